@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check.sh: checks of the containers that need no container engine: docker-compose accepts the file; only the gateway is published,
-# on loopback; each service runs a program of this workspace as an unprivileged user and has a health check; the code reads each
+# check.sh: checks of the containers that need no container engine: docker-compose accepts the file; only the gateway and
+# a port of the data path are published, on loopback; each service runs a program of this workspace as an unprivileged user and has a health check; the code reads each
 # DROVER_ setting; the scripts of deploy/ parse.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -24,7 +24,7 @@ for name, service in services.items():
     if "healthcheck" not in service:
         faults.append(f"{name}: no health check")
     ports = [str(p.get("published") if isinstance(p, dict) else p) for p in service.get("ports", [])]
-    if ports and (name != "gateway" or not all(p.startswith("127.0.0.1:") for p in ports)):
+    if ports and (name not in ("gateway", "traffic") or not all(p.startswith("127.0.0.1:") for p in ports)):
         faults.append(f"{name}: published as {ports}")
     if name == "postgres":
         continue
@@ -38,7 +38,7 @@ for name, service in services.items():
     for needed in re.findall(r"/run/secrets/([a-z-]+)", str(service["environment"])):
         if needed not in [s["source"] if isinstance(s, dict) else s for s in service.get("secrets", [])]:
             faults.append(f"{name}: secret {needed} is not mounted")
-if set(services) != {"gateway", "cluster-manager", "orchestrator", "placement", "migration", "resource-synchronizer", "postgres"}:
+if set(services) != {"gateway", "cluster-manager", "orchestrator", "placement", "migration", "resource-synchronizer", "traffic", "postgres"}:
     faults.append(f"services: {sorted(services)}")
 print("\n".join(faults) or f"docker-compose.yml: {len(services)} services, accepted")
 sys.exit(bool(faults))

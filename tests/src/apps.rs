@@ -12,6 +12,8 @@ pub struct App {
     annotations: Value,
     volume: bool,
     nodes: Option<String>,
+    /// The port on which its pods answer; it has a Service of its name then.
+    port: Option<u16>,
     /// The clusters where it may run, as `provider/cluster`, if not those of its group.
     pub any_of: Option<Vec<String>>,
 }
@@ -19,7 +21,17 @@ pub struct App {
 impl App {
     /// A Deployment with one pod that requests `cpu_m` milli-cores and 256 MiB.
     pub fn new(name: &str, cpu_m: u32) -> Self {
-        Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false, nodes: None, any_of: None }
+        Self {
+            name: name.into(),
+            replicas: 1,
+            cpu_m,
+            memory_mi: 256,
+            annotations: json!({}),
+            volume: false,
+            nodes: None,
+            port: None,
+            any_of: None,
+        }
     }
     /// Sets the requested memory, in MiB.
     pub fn memory(mut self, mebibytes: u32) -> Self {
@@ -44,6 +56,11 @@ impl App {
     /// Adds an annotation to the pods, such as `kit/start-delay`.
     pub fn annotated(mut self, key: &str, value: &str) -> Self {
         self.annotations[key] = value.into();
+        self
+    }
+    /// Lets its pods answer on this port, behind a Service of its name with port 80.
+    pub fn serving(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
     /// Adds a persistent volume claim.
@@ -78,6 +95,13 @@ impl App {
             documents.push(json!({
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }));
+        }
+        if let Some(port) = self.port {
+            pod["containers"][0]["ports"] = json!([{"containerPort": port}]);
+            documents.push(json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": port}]},
             }));
         }
         documents.push(json!({

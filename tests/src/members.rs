@@ -51,11 +51,13 @@ pub struct Shape {
     pub nodes: usize,
     /// The number of CPUs of each node.
     pub cpu: u32,
+    /// Pods answer on the ports of their containers.
+    pub answering: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { members: MEMBERS.into(), nodes: NODES.into(), cpu: 2 }
+        Self { members: MEMBERS.into(), nodes: NODES.into(), cpu: 2, answering: false }
     }
 }
 
@@ -165,7 +167,12 @@ pub async fn start(backend: Backend) -> Members {
 pub async fn simulated(shape: &Shape) -> Members {
     let names: Vec<&str> = shape.members.iter().map(|(name, ..)| *name).collect();
     let memory = format!("{}Gi", 2 * shape.cpu);
-    let started = Simulated::start(&names, shape.nodes, &shape.cpu.to_string(), &memory).await.expect("kubesim starts");
+    let cpu = shape.cpu.to_string();
+    let started = match shape.answering {
+        true => Simulated::answering(&names, shape.nodes, &cpu, &memory).await,
+        false => Simulated::start(&names, shape.nodes, &cpu, &memory).await,
+    };
+    let started = started.expect("kubesim starts");
     let each = connected(&shape.members, started.kubeconfigs.clone()).await;
     Members { each, simulated: Some(started), _alone: None }
 }

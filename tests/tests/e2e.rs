@@ -15,4 +15,5 @@ mod e2e {
     pub mod relocating;
     pub mod schedulers;
     pub mod security;
+    pub mod traffic;
 }

@@ -14,6 +14,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         ("orchestrator", drover_orchestrator::openapi()),
         ("placement", drover_placement::openapi()),
         ("resource-synchronizer", drover_resource_synchronizer::openapi()),
+        ("traffic", drover_traffic::openapi()),
     ];
     let files = services.into_iter().map(|(name, document)| {
         let value = serde_json::to_value(document)?;

@@ -45,6 +45,7 @@ const TAGS: &[(&str, &str)] = &[
     ("intents", "The intents that a deployment intent group uses"),
     ("call-graphs", "Which apps call each other, and how much"),
     ("lifecycle", "Approve, instantiate, update, roll back, migrate, stop and terminate groups, and their status"),
+    ("routes", "Addresses at which users reach apps wherever they run"),
     ("operations", "Work that takes long: follow and cancel it"),
     ("plans", "What would have to move, before anything happens"),
     ("decisions", "Where apps run, and why there and not elsewhere"),

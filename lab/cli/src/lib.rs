@@ -10,4 +10,5 @@ pub mod demo;
 pub mod dev;
 pub mod experiment;
 pub mod groups;
+pub mod load;
 pub mod memguard;

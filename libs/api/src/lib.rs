@@ -14,6 +14,7 @@ pub mod operations;
 pub mod plans;
 pub mod problem;
 pub mod status;
+pub mod traffic;
 pub mod words;
 
 pub use drover_scheduling as scheduling;

@@ -63,6 +63,7 @@ fn tell(state: &mut ClusterState, Change { key, old, new }: &Change) {
     }
     controllers::enqueue(state, key.clone());
     controllers::concerned(state, key);
+    controllers::endpoints::of_pod(state, key, old, new);
     kubelet::observe(state, key, old, new);
     state.work.schedule |= scheduler::concerned(key, old, new);
 }

@@ -10,11 +10,19 @@ use crate::duration::duration;
 use crate::key::Key;
 use crate::nodes;
 use crate::object::{self, annotation, deleting, has_finalizers, label, list, text};
+use crate::standin::StandIn;
 use crate::state::ClusterState;
 use crate::timers::{PodStep, Timer};
 
 /// Sets the timers that follow from a change of a pod or a node.
 pub fn observe(state: &mut ClusterState, key: &Key, old: Option<&Value>, new: Option<&Value>) {
+    if &*key.resource == "pods"
+        && !state.stand_ins.is_empty()
+        && let Some(pod) = old
+        && new.is_none_or(|new| object::uid(new) != object::uid(pod) || object::pod_finished(new))
+    {
+        state.stand_ins.remove(object::uid(pod));
+    }
     match (&*key.resource, new) {
         ("pods", Some(pod)) => pod_changed(state, key, old, pod),
         ("nodes", Some(node)) => nodes::observe(state, key, old, node),
@@ -53,6 +61,7 @@ fn finite(pod: &Value) -> bool {
 fn later(state: &mut ClusterState, key: &Key, pod: &Value, step: PodStep) {
     let delay = match step {
         PodStep::Start => delay(pod, "kit/start-delay", 300, 600),
+        PodStep::Ready => delay(pod, "kit/ready-delay", 0, 0),
         PodStep::Complete => delay(pod, "kit/run-for", 2_000, 2_000),
         PodStep::Crash => delay(pod, "kit/crash-after", 10_000, 20_000),
         PodStep::Flap => delay(pod, "kit/flap", 1_000, 1_000),
@@ -92,6 +101,18 @@ pub fn step(state: &mut ClusterState, key: &Key, uid: &str, step: PodStep) {
         PodStep::Start if !running(&pod) => {
             nodes::pull(state, &pod);
             start(&mut new, &now);
+            let waits = annotation(&pod, "kit/ready-delay").is_some();
+            stand_in(state, &mut new, waits);
+            if waits && !never_ready(&pod) {
+                set_ready(&mut new, false, "ContainersNotReady", &now);
+                later(state, key, &pod, PodStep::Ready);
+            }
+        }
+        PodStep::Ready => {
+            if let Some(process) = state.stand_ins.get_mut(uid).filter(|_| !state.silent) {
+                process.listen(&pod);
+            }
+            set_ready(&mut new, true, "ContainersNotReady", &now);
         }
         PodStep::Complete => finish(&mut new, "Succeeded", 0, "Completed", &now),
         PodStep::Crash => {
@@ -132,6 +153,19 @@ pub fn resume(state: &mut ClusterState, node: &str) {
 
 fn never_ready(pod: &Value) -> bool {
     annotation(pod, "kit/never-ready") == Some("true")
+}
+
+/// Starts the process of a pod, in clusters that have them. One that `waits` answers when the pod gets ready.
+fn stand_in(state: &mut ClusterState, pod: &mut Value, waits: bool) {
+    if !state.settings.stand_ins {
+        return;
+    }
+    if let Some(process) = if state.silent || waits { Some(StandIn::silent()) } else { StandIn::start(pod) } {
+        let ip = process.address.to_string();
+        pod["status"]["podIPs"] = json!([{"ip": ip}]);
+        pod["status"]["podIP"] = json!(ip);
+        state.stand_ins.insert(object::uid(pod).to_owned(), process);
+    }
 }
 
 /// Sets the status of a pod that runs.

@@ -59,6 +59,7 @@ impl Sim {
             controller_delay: spec.controller_delay,
             log: spec.log,
             journal: spec.journal,
+            stand_ins: spec.stand_ins,
         };
         let token = format!("sim-{}", uuid::Uuid::new_v4());
         let cluster = Cluster::new(token, spec.anonymous, settings, self.0.clock, self.0.timers.clone());
@@ -198,6 +199,11 @@ impl Sim {
             controllers::enqueue(state, Key::new(&"nodes".into(), "", node));
             kubelet::resume(state, node);
         });
+    }
+
+    /// From now on pods that start in this cluster answer nothing, although they are ready: their network is cut off.
+    pub fn silence_pods(&self, name: &str) {
+        self.cluster(name).with(|state| state.silent = true);
     }
 
     /// Every write that took effect, oldest first.

@@ -65,6 +65,8 @@ pub struct ClusterSpec {
     pub journal: bool,
     /// Number of equal running pods in the namespace `default`, spread evenly over the nodes.
     pub pods: usize,
+    /// Pods answer on the ports of their containers, each at an address of its own on loopback (127.64.0.1 and on).
+    pub stand_ins: bool,
 }
 
 impl Default for ClusterSpec {
@@ -78,6 +80,7 @@ impl Default for ClusterSpec {
             log: 2_000,
             journal: true,
             pods: 0,
+            stand_ins: false,
         }
     }
 }

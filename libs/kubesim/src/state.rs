@@ -3,7 +3,7 @@
 //! This file decides nothing: it notes each change, and the driver hands the changes to controllers, kubelet and scheduler.
 //! Invariant: a change is noted exactly once, in the order in which it was made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::effects::ReadyRecorder;
 use crate::key::Key;
 use crate::kinds::{BUILT_INS, ServedKind};
+use crate::standin::StandIn;
 use crate::store::Store;
 use crate::tenants::Tenants;
 use crate::timers::Timer;
@@ -32,6 +33,10 @@ pub struct ClusterState {
     /// Nodes that were lost: their kubelet does nothing.
     pub lost: BTreeSet<String>,
     pub tenants: Tenants,
+    /// Processes of pods by the uid of their pod, in clusters that have them.
+    pub stand_ins: HashMap<String, StandIn>,
+    /// Stand-ins that start have an address on which nothing listens.
+    pub silent: bool,
     pub work: Work,
     changes: Vec<Change>,
     timers: Vec<(Duration, Timer)>,
@@ -51,6 +56,8 @@ pub struct Settings {
     pub log: usize,
     /// Keep every write for tests.
     pub journal: bool,
+    /// Pods answer on an address of their own.
+    pub stand_ins: bool,
 }
 
 /// One change of an object.
@@ -91,6 +98,8 @@ impl ClusterState {
             recorders: Vec::new(),
             lost: BTreeSet::new(),
             tenants: Tenants::default(),
+            stand_ins: HashMap::new(),
+            silent: false,
             work: Work::default(),
             changes: Vec::new(),
             timers: Vec::new(),

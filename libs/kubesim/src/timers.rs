@@ -31,6 +31,8 @@ pub enum Timer {
 pub enum PodStep {
     /// Its containers run and get ready.
     Start,
+    /// Its containers get ready, after a delay of their own.
+    Ready,
     /// Its containers succeed.
     Complete,
     /// Its containers fail.

@@ -94,6 +94,9 @@ codes! {
     VICTIM_BUSY "victim_busy" 409 "An application that was to move is busy";
     DESTINATION_NOT_READY "destination_not_ready" 409 "A moved application did not become ready";
     COPY_NOT_STOPPED "copy_not_stopped" 409 "An application that must not run twice did not stop";
+    TRAFFIC_NOT_ANSWERED "traffic_not_answered" 409 "The new copy does not answer its routes";
+    TRAFFIC_NOT_SHIFTED "traffic_not_shifted" 409 "The data path did not follow";
+    TRAFFIC_ERROR_BUDGET "traffic_error_budget" 409 "Too many requests to the new copy failed";
     ROOM_LOST "room_lost" 409 "Other pods took the freed room";
     DEADLINE "deadline" 409 "The operation ran out of time";
     CANCELLED "cancelled" 409 "The operation was cancelled";
@@ -132,7 +135,8 @@ codes! {
     STORE_UNAVAILABLE "store_unavailable" 503 "The database does not answer";
     STORE_FULL "store_full" 507 "The database has no space left";
     BUSY_SERVER "busy_server" 503 "The service has too much to do";
-    // the request path of the autoscaler (services/autoscaler has its own copy of these)
+    // the data path of routes, and the request path of the autoscaler (both have their own copy of these)
+    NO_ROUTE "no_route" 404 "There is no route for this host";
     QUEUE_FULL "queue_full" 503 "Too many requests are waiting";
     NO_POD_IN_TIME "no_pod_in_time" 503 "No pod had room in time";
     APP_BROKE_OFF "app_broke_off" 502 "The app closed the connection without a complete answer";

@@ -61,7 +61,7 @@ pub enum Command {
     Apply(apply::ApplyArgs),
     /// Terminate an application that `deploy` made, or what files of EMCO resources instantiate, and remove the resources.
     Delete(delete::DeleteArgs),
-    /// List apps, clusters, plans, operations, moves or call graphs.
+    /// List apps, clusters, plans, operations, moves, routes or call graphs.
     Get(get::GetArgs),
     /// Explain why an app runs where it does and not elsewhere.
     Explain(explain::ExplainArgs),

@@ -43,6 +43,8 @@ pub struct Stack {
     pub url: Url,
     /// What all its services share.
     pub common: Common,
+    /// Address of the data path for other services.
+    traffic: Url,
     services: Vec<(&'static str, Running)>,
     postgres: Option<PrivatePostgres>,
 }
@@ -71,12 +73,13 @@ impl Stack {
             migration: port(9900)?,
             resource_synchronizer: port(9023)?,
         };
+        let traffic = port(9070)?;
         // All services and their callers are in this process, so the token never leaves it.
         let peer_token = Alphanumeric.sample_string(&mut rand::rng(), 40);
         let mut common = Common::new(database_url.expose_secret(), peer_token, peers);
         (common.api_token, common.allowed_hosts, common.reserved) = (options.api_token, options.allowed_hosts, reserved.clone());
         common.local_clusters = options.local_clusters;
-        let mut stack = Self { url: Url::parse("http://127.0.0.1/")?, common, services: Vec::new(), postgres };
+        let mut stack = Self { url: Url::parse("http://127.0.0.1/")?, common, traffic, services: Vec::new(), postgres };
         if let Err(error) = stack.start_services(&options.data, options.listen, options.tls, &options.flags).await {
             stack.stop().await;
             return Err(error);
@@ -107,7 +110,9 @@ impl Stack {
         start!("placement", drover_placement, "--listen", address(&peers.placement).as_str());
         start!("resource-synchronizer", drover_resource_synchronizer, "--listen", address(&peers.resource_synchronizer).as_str());
         start!("migration", drover_migration, "--listen", address(&peers.migration).as_str());
-        start!("orchestrator", drover_orchestrator, "--listen", address(&peers.orchestrator).as_str());
+        let (dir, at) = (data.join("traffic").display().to_string(), self.traffic.clone());
+        start!("orchestrator", drover_orchestrator, "--listen", address(&peers.orchestrator).as_str(), "--traffic-url", at.as_str());
+        start!("traffic", drover_traffic, "--listen", address(&at).as_str(), "--dir", dir.as_str());
         let scheme = if tls.is_some() { "https" } else { "http" };
         self.common.tls = tls;
         start!("gateway", drover_gateway, "--listen", listen.to_string().as_str());

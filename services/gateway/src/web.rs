@@ -9,6 +9,7 @@ use axum::routing::get;
 use drover_api::apps::{AppBinding, AppList, AppView};
 use drover_api::members::{CopyEvent, CopyEvents, CopyPod, CopyPods};
 use drover_api::operations::Operation;
+use drover_api::traffic::RouteList;
 use drover_service::ProblemDocument;
 use drover_service::clients::{Called, ClientInfo, migration, orchestrator, placement};
 use drover_service::{Answer, Path, Peer, PeerError, Problem, Query, codes, segment};
@@ -104,16 +105,18 @@ async fn facts(services: &Services, view: &View, app: &AppView, group: &str) -> 
     let placement: placement::Client = once(Upstream::Placement).into();
     let (name, status, revisions) = (format!("{}/{}", app.composite_app, app.app), format!("{group}/status"), format!("{group}/revisions"));
     let copies = app.bindings.iter().map(|copy| copy_facts(&members, copy));
-    let (explanation, status, revisions, copies) = tokio::join!(
+    let (explanation, status, revisions, routes, copies) = tokio::join!(
         placement.explain(&name, Some(&app.project)),
         orchestrator.get(&status),
         orchestrator.get(&revisions),
+        orchestrator.get::<RouteList>("/v2/routes"),
         futures::future::join_all(copies),
     );
     let mut facts = Facts::default();
     facts.explanation = explanation.answer(&placement).ok().and_then(|explanation| view.of_document(Shown::Explanation, explanation));
     facts.status = told(status, "its objects", &mut facts.problems);
     facts.revisions = told(revisions, "its revisions", &mut facts.problems).unwrap_or_default();
+    facts.routes = told(routes, "its routes", &mut facts.problems).map(|list| list.items).unwrap_or_default();
     for (copy, read) in app.bindings.iter().zip(copies) {
         let Some((pods, events, logs)) = told(read, &format!("its pods on {}", copy.member), &mut facts.problems) else { continue };
         facts.pods.extend(pods.into_iter().map(|pod| (copy.member.0.clone(), pod)));

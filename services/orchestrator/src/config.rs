@@ -40,6 +40,10 @@ pub struct Config {
     /// Origins of controllers that may be called, such as https://policy.example.com, separated by commas; without any none is called
     #[arg(long, env = "DROVER_CONTROLLER_ORIGINS", value_delimiter = ',')]
     pub controller_origins: Vec<Url>,
+    /// Base URLs of the processes of the data path of routes (drover-traffic), comma separated; a move of an app that has a route waits
+    /// until each of them has followed it
+    #[arg(long = "traffic-url", env = "DROVER_TRAFFIC_URLS", value_delimiter = ',', value_name = "URLS")]
+    pub traffic: Vec<Url>,
     /// Stable name of this instance: after a restart under the same name it resumes its own workflows at once
     #[arg(long, env = "DROVER_INSTANCE", default_value = "orchestrator-0")]
     pub instance: String,
@@ -58,6 +62,7 @@ impl Default for Config {
             gone_seconds: 60,
             prometheus: None,
             controller_origins: Vec::new(),
+            traffic: Vec::new(),
             instance: "orchestrator-0".to_owned(),
         }
     }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::config::Deadlines;
 use crate::peers::Services;
 use crate::render::digest_of_app;
+use crate::traffic::Traffic;
 
 /// The environment of every workflow of this service.
 pub struct Environment {
@@ -23,6 +24,8 @@ pub struct Environment {
     pub services: Services,
     /// Latest status of each binding, as resource-synchronizer reports it.
     pub statuses: Statuses,
+    /// Routes and what the data path reports of them.
+    pub traffic: Traffic,
     /// Maximum waiting times.
     pub deadlines: Deadlines,
     /// Wakes parked workflows.
@@ -136,4 +139,9 @@ pub fn turn_key(workflow: Uuid) -> String {
 /// The key on which a workflow parks to be woken when the status of `binding` changes.
 pub fn binding_key(binding: Uuid) -> String {
     format!("binding:{binding}")
+}
+
+/// The key on which a workflow parks to be woken when the data path reports of `route`.
+pub fn route_key(route: Uuid) -> String {
+    format!("route:{route}")
 }

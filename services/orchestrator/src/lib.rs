@@ -16,14 +16,16 @@ pub mod resources;
 mod routes;
 pub mod store;
 pub mod tasks;
+pub mod traffic;
 mod wake_signal;
 pub mod workflows;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::traffic::RouteReport;
 use drover_resources::Documents;
-use drover_service::{Common, Running};
+use drover_service::{Common, FeedReader, Running};
 use drover_store::{MigrationSet, Store, StoreConfig};
 use drover_workflow::{Engine, Settings};
 
@@ -34,6 +36,7 @@ use operation_metrics::OperationMetrics;
 use peers::Services;
 use render::{Helm, Renderer};
 pub use routes::{openapi, routes};
+use traffic::Traffic;
 use wake_signal::WakeSignal;
 
 /// Migrations of orchestrator's tables, those of documents first.
@@ -63,7 +66,7 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
 pub async fn start_with(config: Config, common: Common, services: Services, renderer: Arc<dyn Renderer>) -> anyhow::Result<Running> {
     let app = work(&config, &common, services, renderer, Settings::new(config.instance.clone())).await?;
     let listener = drover_service::bind(config.listen, &common).await?;
-    Ok(drover_service::serve(listener, drover_service::router(routes().with_state(app), &common), &common))
+    Ok(drover_service::serve(listener, drover_service::router(routes(app.environment.traffic.routes()).with_state(app), &common), &common))
 }
 
 /// Starts the store, the engine and the tasks, without listening. They end with `common`.
@@ -88,8 +91,13 @@ pub async fn work(
     let (wakes, woken) = Wakes::channel();
     let metrics = OperationMetrics::register(&common.metrics);
     let engine = Settings { tasks: common.tasks.clone(), ..engine };
-    let app = App::new(parts(store, services, renderer, config, engine, metrics, wakes).await?);
-    tasks::spawn(&app, common, config, woken);
+    let reports: Vec<FeedReader<RouteReport>> =
+        config.traffic.iter().map(|url| FeedReader::new(common.peer("traffic", url), "/internal/feeds/traffic")).collect();
+    let processes: Vec<_> = config.traffic.iter().cloned().zip(reports.iter().map(FeedReader::contact)).collect();
+    let app = App::new(parts(store, services, renderer, config, engine, metrics, (wakes, Traffic::new(&processes))).await?);
+    // Before anybody can ask: the data path would take an empty feed for the end of all routes.
+    app.publish_routes(&mut Default::default()).await?;
+    tasks::spawn(&app, common, config, woken, reports);
     stop_with(common, app.engine.clone());
     Ok(app)
 }
@@ -101,12 +109,13 @@ async fn parts(
     config: &Config,
     engine: Settings,
     metrics: OperationMetrics,
-    wakes: Wakes,
+    (wakes, traffic): (Wakes, Traffic),
 ) -> anyhow::Result<Parts> {
     let environment = Arc::new(Environment {
         store: store.clone(),
         services: services.clone(),
         statuses: Statuses::default(),
+        traffic,
         deadlines: config.deadlines(),
         wakes: wakes.clone(),
     });
@@ -116,7 +125,10 @@ async fn parts(
     });
     let engine = Engine::start(store.clone(), registry, engine).await?;
     Ok(Parts {
-        documents: Documents::new(store.clone(), app::guard::Guards { migration: services.migration.clone() }),
+        documents: Documents::new(
+            store.clone(),
+            app::guard::Guards { migration: services.migration.clone(), traffic: environment.traffic.clone() },
+        ),
         store,
         services,
         renderer,

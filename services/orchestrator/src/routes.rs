@@ -2,17 +2,19 @@
 
 use axum::Extension;
 use axum::routing::get;
-use drover_service::{BodyLimit, openapi};
+use drover_api::traffic::RouteTable;
+use drover_service::{BodyLimit, FeedHub, openapi};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::http::routes as route_list;
 use crate::http::{apps, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
 use crate::resources::controllers::kept::KEPT;
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
-/// Every route of orchestrator.
-pub fn routes() -> OpenApiRouter<App> {
+/// Every route of orchestrator; with the feed of users' routes.
+pub fn routes(feed: &FeedHub<RouteTable>) -> OpenApiRouter<App> {
     let documents = drover_resources::mount_all(OpenApiRouter::new(), &KINDS);
     drover_resources::mount_all(documents, &KEPT)
         .routes(routes!(intents::group_intents))
@@ -46,13 +48,15 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(traces::take).layer(Extension(BodyLimit(traces::MAX_BYTES))))
         .routes(routes!(traces::measured))
         .routes(routes!(apps::list))
+        .routes(routes!(route_list::list))
         .routes(routes!(plans::apply))
         .routes(routes!(internal::dig))
         .routes(routes!(internal::document))
         .routes(routes!(internal::holds))
+        .routes(feed.route("/internal/feeds/routes", "routes_feed"))
 }
 
 /// The OpenAPI document.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    openapi::document("orchestrator", routes())
+    openapi::document("orchestrator", routes(&FeedHub::new()))
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
 use drover_api::members::MemberCredential;
+use drover_api::traffic::CopyEndpoints;
 use drover_members::objects::{BundleError, flatten};
 use drover_members::{Clients, MemberError};
 use drover_scheduling::MemberKey;
@@ -105,6 +106,8 @@ pub struct App {
     pub hub: Uuid,
     /// The feed `bindings`.
     pub statuses: FeedHub<BindingStatus>,
+    /// The feed `endpoints`.
+    pub endpoints: FeedHub<CopyEndpoints>,
     /// Clients for the members.
     pub clients: Arc<Clients>,
     /// The service that has members and their kubeconfigs.
@@ -152,6 +155,7 @@ impl App {
             store,
             hub,
             statuses,
+            endpoints: FeedHub::new(),
             clients,
             cluster_manager: common.peer("cluster-manager", &common.peers.cluster_manager),
             failpoints,

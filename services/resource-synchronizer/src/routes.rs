@@ -2,6 +2,7 @@
 
 use axum::Extension;
 use drover_api::bindings::BindingStatus;
+use drover_api::traffic::CopyEndpoints;
 use drover_service::{BodyLimit, FeedHub};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -13,16 +14,17 @@ use crate::http::{bindings, bundles};
 const BODY: usize = 64 << 20;
 
 /// Every route of the service.
-pub(crate) fn routes(statuses: &FeedHub<BindingStatus>) -> OpenApiRouter<App> {
+pub(crate) fn routes(statuses: &FeedHub<BindingStatus>, endpoints: &FeedHub<CopyEndpoints>) -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(bundles::put))
         .routes(routes!(bindings::put, bindings::get, bindings::delete))
         .routes(routes!(bindings::preflight))
         .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))
+        .routes(endpoints.route("/internal/feeds/endpoints", "endpoints_feed"))
         .layer(Extension(BodyLimit(BODY)))
 }
 
 /// The service's OpenAPI document.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    drover_service::openapi::document("resource-synchronizer", routes(&FeedHub::new()))
+    drover_service::openapi::document("resource-synchronizer", routes(&FeedHub::new(), &FeedHub::new()))
 }

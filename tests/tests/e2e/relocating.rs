@@ -62,7 +62,7 @@ async fn when_full_preferred_overflows_if_no_plan_is_possible(system: &System) {
 scenario!(when_full_preferred_overflows_if_no_plan_is_possible);
 
 /// Makes a member accept Deployments but no pods, or ends that.
-async fn no_pods(system: &System, member: &str, limited: bool) {
+pub async fn no_pods(system: &System, member: &str, limited: bool) {
     use k8s_openapi::api::core::v1::ResourceQuota;
     let quotas: kube::Api<ResourceQuota> = kube::Api::namespaced(system.member(member).client.clone(), "default");
     if !limited {

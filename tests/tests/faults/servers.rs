@@ -60,7 +60,7 @@ const FLAGS: [(&str, &str); 6] = [
 async fn faulty_api_servers_lead_to_no_wrong_writes() {
     let troubles = troubles();
     let members = troubles.iter().map(|trouble| (trouble.member, "onprem", 1)).collect();
-    let system = System::shaped(&Shape { members, nodes: 1, cpu: 8 }, &FLAGS).await;
+    let system = System::shaped(&Shape { members, nodes: 1, cpu: 8, ..Shape::default() }, &FLAGS).await;
     join_all(troubles.iter().map(|trouble| suffers(&system, trouble))).await;
     system.end().await;
 }

@@ -36,7 +36,7 @@ async fn cancel(client: &Client, id: &str) -> anyhow::Result<String> {
 async fn victim_is_locked_at_each_step_of_its_move() {
     let members = vec![("left", "onprem", 1), ("right", "onprem", 1)];
     let system = System::shaped(
-        &Shape { members, nodes: 1, cpu: 1 },
+        &Shape { members, nodes: 1, cpu: 1, ..Shape::default() },
         &[("orchestrator", "--ready-seconds=300"), ("orchestrator", "--gone-seconds=300")],
     )
     .await;

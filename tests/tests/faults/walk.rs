@@ -64,7 +64,7 @@ fn go(steps: usize) {
 }
 
 async fn walk(steps: &[Option<Step>]) -> Result<(), String> {
-    let system = System::shaped(&Shape { members: MEMBERS.into(), nodes: 1, cpu: CPUS }, &FLAGS).await;
+    let system = System::shaped(&Shape { members: MEMBERS.into(), nodes: 1, cpu: CPUS, ..Shape::default() }, &FLAGS).await;
     let mut walker = Walker::new(&system).await;
     let mut outcome = Ok(());
     for (at, step) in steps.iter().flatten().enumerate() {

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use drover::output;
 
+/// Port at which the pods answer.
+const PORT: u16 = 8080;
 /// CPU (milli-cores) and memory (bytes) of the members for which the requests below are chosen.
 const MEMBER: (i64, i64) = (4000, 8 << 30);
 
@@ -74,19 +76,26 @@ pub fn newcomer_needs(size: Size) -> String {
 
 impl Application {
     /// Its manifests in YAML; its containers run `image`.
-    pub fn manifests(&self, image: &str, size: Size) -> String {
+    pub fn manifests(&self, image: &str, command: &[&str], size: Size) -> String {
         self.apps
             .iter()
-            .map(|app| format!("{}---\n{}", yaml(&app.deployment(image, size)), yaml(&app.service())))
+            .map(|app| format!("{}---\n{}", yaml(&app.deployment(image, command, size)), yaml(&app.service())))
             .collect::<Vec<_>>()
             .join("---\n")
     }
 }
 
 impl App {
-    fn deployment(&self, image: &str, size: Size) -> Value {
+    fn deployment(&self, image: &str, command: &[&str], size: Size) -> Value {
         let used = format!("{}m", size.cpu(self.used_m));
         let requests = json!({"cpu": format!("{}m", size.cpu(self.cpu_m)), "memory": format!("{}Mi", size.memory(self.memory_mi))});
+        let mut container = json!({
+            "name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "ports": [{"containerPort": PORT}],
+            "resources": {"requests": requests},
+        });
+        if !command.is_empty() {
+            container["command"] = json!(command);
+        }
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
             "spec": {
@@ -96,10 +105,7 @@ impl App {
                     "metadata": {"labels": {"app": self.name}, "annotations": {"kit/cpu": used, "kit/mem": "64Mi"}},
                     "spec": {
                         "terminationGracePeriodSeconds": 1,
-                        "containers": [{
-                            "name": "main", "image": image, "imagePullPolicy": "IfNotPresent",
-                            "resources": {"requests": requests},
-                        }],
+                        "containers": [container],
                     },
                 },
             },
@@ -109,7 +115,7 @@ impl App {
     fn service(&self) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": self.name},
-            "spec": {"selector": {"app": self.name}, "ports": [{"port": 80}]},
+            "spec": {"selector": {"app": self.name}, "ports": [{"port": 80, "targetPort": PORT}]},
         })
     }
 }

@@ -18,6 +18,8 @@ pub struct Member {
     pub kubeconfig: Vec<u8>,
     /// Image that its nodes can run.
     pub image: String,
+    /// Command with which its containers answer HTTP on port 8080; empty: they do so by themselves.
+    pub command: &'static [&'static str],
     /// Description of the kind of member.
     pub what: &'static str,
 }
@@ -41,7 +43,7 @@ pub async fn start(kind: Members, data: &Path) -> Result<Started> {
     let mut simulated = None;
     let kubeconfigs = match kind {
         Members::Sim => {
-            let clusters = Simulated::start(&NAMES.map(|(name, ..)| name), 1, CPU, MEMORY).await?;
+            let clusters = Simulated::answering(&NAMES.map(|(name, ..)| name), 1, CPU, MEMORY).await?;
             simulated.insert(clusters).kubeconfigs.clone()
         }
         Members::Local | Members::Real => {
@@ -60,7 +62,8 @@ pub async fn start(kind: Members, data: &Path) -> Result<Started> {
             clusters.iter().map(|c| std::fs::read(&c.kubeconfig)).collect::<Result<_, _>>()?
         }
     };
-    let image = if kind == Members::Real { "drover.local/pause:1" } else { "registry.example/app:1" };
+    let image = if kind == Members::Real { "drover.local/busybox:1" } else { "registry.example/app:1" };
+    let command: &[&str] = if kind == Members::Real { &["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/etc"] } else { &[] };
     let what = match kind {
         Members::Sim => "simulated clusters (kubesim); MEMBERS=local uses real Kubernetes API servers",
         Members::Local => "three real Kubernetes control planes, simulated nodes",
@@ -72,6 +75,7 @@ pub async fn start(kind: Members, data: &Path) -> Result<Started> {
         priority,
         kubeconfig,
         image: image.into(),
+        command,
         what,
     };
     Ok(Started { members: NAMES.into_iter().zip(kubeconfigs).map(member).collect(), _simulated: simulated })

@@ -1,6 +1,7 @@
 //! `drover demo`: shows a relocation from end to end through the public REST API. Every figure that it prints is measured in this run.
 
 mod apps;
+mod load;
 mod members;
 mod story;
 
@@ -88,7 +89,7 @@ async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
     // Without it only the line below would be wrong.
     let _saved = tokens::SavedToken::save(&stack.url, &token).ok();
     let session = Session { client, project: "default".into(), format: Format::Table };
-    let mut outcome = Ok(story::tell(&session, &members.members).await?);
+    let mut outcome = Ok(story::tell(&session, &members.members, args.members != Members::Local).await?);
     if !args.once && std::io::stdout().is_terminal() {
         let page = drover::commands::page::link(&session.client).await?;
         println!("\nThe services keep running until Ctrl-C; try `drover --url {} get apps`, or open {page} (works once)", stack.url);

@@ -11,6 +11,7 @@ use drover_scheduling::Amounts;
 use serde_json::{Value, json};
 
 use super::apps::{APPLICATIONS, Application, NEWCOMER, Size, newcomer_needs};
+use super::load;
 use super::members::Member;
 use drover::commands::deploy::{self, Wishes};
 use drover::commands::{Session, cluster, manifests, plan};
@@ -19,11 +20,11 @@ use drover::{output, watch};
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLICY: &str = "least-busy-first";
 
-/// Runs the steps and prints them; whether all of them succeeded.
+/// Runs the steps and prints them; whether all of them succeeded. With `answer` the pods answer requests, and users send some meanwhile.
 ///
 /// # Errors
 /// A request fails, or a wait takes too long.
-pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
+pub async fn tell(session: &Session, members: &[Member], answer: bool) -> Result<bool> {
     println!("Drover demo                                   web  {}", session.client.base());
     println!("  members: {}", members.first().map(|m| m.what).unwrap_or_default());
     for member in members {
@@ -39,9 +40,11 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     policy(session).await?;
 
     let image = members.first().map(|m| m.image.clone()).unwrap_or_default();
-    let pods = Pods { image: &image, size: size(&cluster::all(session).await?) };
+    let command = members.first().map(|m| m.command).unwrap_or_default();
+    let pods = Pods { image: &image, command, size: size(&cluster::all(session).await?) };
+    let mut users = load::Users::new()?;
     for application in &APPLICATIONS {
-        let operation = bring(session, application, &pods, &[]).await?;
+        let operation = bring(session, application, &pods, &[], answer.then_some(&mut users)).await?;
         quietly(session, &operation).await.with_context(|| format!("{} did not come up", application.name))?;
     }
     let count: usize = APPLICATIONS.iter().map(|a| a.apps.len()).sum();
@@ -53,6 +56,10 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     })
     .await?;
 
+    if answer {
+        until("the routes to serve", || async { Ok(users.are_served(session).await?.then_some(())) }).await?;
+        users.begin()?;
+    }
     let target = cluster::find(session, "private-a").await?;
     println!(
         "→ newcomer \"{}\" must run on private-a and needs {}; private-a has {} left",
@@ -61,7 +68,7 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
         output::amounts(&target.total.free)
     );
     let began = Instant::now();
-    let id = bring(session, &NEWCOMER, &pods, &["private-a"]).await?;
+    let id = bring(session, &NEWCOMER, &pods, &["private-a"], None).await?;
     let operation = watch::follow(&session.client, &id).await?;
     let took = began.elapsed();
     if let Some(id) = operation.plan {
@@ -76,7 +83,17 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
         return Ok(false);
     }
     println!("✔ moved {} · {} Ready after {:.1} s", done.join(", "), NEWCOMER.name, took.as_secs_f64());
-    verify(session, &operation.moves).await
+    let held = verify(session, &operation.moves).await?;
+    Ok(if answer { served(users, &operation.moves) && held } else { held })
+}
+
+/// What users of the moved apps got meanwhile.
+fn served(users: load::Users, moves: &[MoveView]) -> bool {
+    let moved: Vec<String> = moves.iter().map(|one| one.app.clone()).collect();
+    let (served, failed, why) = users.end(&moved);
+    println!("{} served {served} requests to {} meanwhile, {failed} failed", if failed == 0 { "✔" } else { "✘" }, moved.join(" and "));
+    why.iter().for_each(|(app, failure)| println!("  {app}: {failure}"));
+    served > 0 && failed == 0
 }
 
 /// Looks again at what the story claims.
@@ -114,6 +131,7 @@ async fn verify(session: &Session, moves: &[MoveView]) -> Result<bool> {
 /// Image and size of the demo's pods.
 struct Pods<'a> {
     image: &'a str,
+    command: &'a [&'a str],
     size: Size,
 }
 
@@ -123,8 +141,14 @@ fn size(clusters: &[ClusterCapacity]) -> Size {
     Size::for_members(&Amounts { cpu: smallest(|free| free.cpu), memory: smallest(|free| free.memory), ..Amounts::default() })
 }
 
-async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, only: &[&str]) -> Result<String> {
-    let uploads = manifests::split_text(&application.manifests(pods.image, pods.size))?;
+async fn bring(
+    session: &Session,
+    application: &Application,
+    pods: &Pods<'_>,
+    only: &[&str],
+    users: Option<&mut load::Users>,
+) -> Result<String> {
+    let uploads = manifests::split_text(&application.manifests(pods.image, pods.command, pods.size))?;
     let clusters = cluster::all(session).await?;
     let wishes = Wishes {
         any_of: deploy::elements(&clusters, &[], only.first().copied(), None)?,
@@ -134,6 +158,11 @@ async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, on
     };
     let group = deploy::Application::new(session, application.name);
     deploy::prepare(session, &group, &uploads, &wishes).await?;
+    if let Some(users) = users.filter(|_| application.movable.is_some()) {
+        for app in application.apps {
+            users.route(session, &group.group, application.name, app.name).await?;
+        }
+    }
     let verb = deploy::verb(session, &group).await?;
     deploy::operation_of(&session.client.post(&format!("{}/{verb}", group.group), None).await?)
 }

@@ -33,6 +33,9 @@ pub struct SimArgs {
     /// Number of pods that run in each cluster at the start.
     #[arg(long, default_value_t = 0)]
     pub pods: usize,
+    /// Let pods answer HTTP on the ports of their containers, each at an address of its own on loopback, so that routes lead to them.
+    #[arg(long)]
+    pub answer: bool,
     /// Directory for the kubeconfigs.
     #[arg(long, default_value = "sim", value_name = "DIR")]
     pub dir: PathBuf,
@@ -60,6 +63,7 @@ pub async fn run(args: SimArgs) -> Result<ExitCode> {
     let mut spec = ClusterSpec::with_nodes(args.nodes.into(), &args.cpu, &args.memory);
     spec.nodes.iter_mut().for_each(|node| node.pods = args.node_pods);
     spec.pods = args.pods;
+    spec.stand_ins = args.answer;
     drover_kubesim::dev::run(args.clusters.into(), &spec, &args.dir, told, drover_service::signalled()).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -79,11 +83,23 @@ impl Simulated {
     /// # Errors
     /// No port is free.
     pub async fn start(names: &[&str], nodes: usize, cpu: &str, memory: &str) -> Result<Self> {
+        Self::of(names, &ClusterSpec::with_nodes(nodes, cpu, memory)).await
+    }
+
+    /// The same with pods that answer on the ports of their containers.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub async fn answering(names: &[&str], nodes: usize, cpu: &str, memory: &str) -> Result<Self> {
+        Self::of(names, &ClusterSpec { stand_ins: true, ..ClusterSpec::with_nodes(nodes, cpu, memory) }).await
+    }
+
+    async fn of(names: &[&str], spec: &ClusterSpec) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let sim = Sim::new();
         for name in names {
-            sim.add_cluster(name, ClusterSpec::with_nodes(nodes, cpu, memory));
+            sim.add_cluster(name, spec.clone());
         }
         let kubeconfigs = names.iter().map(|name| sim.kubeconfig(name, &url).into_bytes()).collect();
         Ok(Self { server: sim.serve(listener), sim, kubeconfigs })

@@ -5,6 +5,7 @@
 
 mod autoscaling;
 mod groups;
+mod interruption;
 mod memory_guard;
 mod redistribution;
 mod relocation;
@@ -28,6 +29,8 @@ pub enum ExperimentCommand {
     Autoscaling(autoscaling::AutoscalingArgs),
     /// Compare the policies of group placement with the optimum, and evaluate CGS-DDPG as its paper does.
     Groups(groups::GroupsArgs),
+    /// Count the requests that fail while an app moves, beside deleting first and beside waiting for Running only.
+    Interruption(interruption::InterruptionArgs),
     /// Compare the memory guard paper's rule with Drover's on the paper's settings: restarts, workflow time, waiting.
     MemoryGuard(memory_guard::MemoryGuardArgs),
     /// Measure how full private and public clusters are, with and without provider priority and migration, as the relocation paper does.
@@ -64,6 +67,7 @@ pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
         ExperimentCommand::Groups(args) => groups::run(&args, format),
+        ExperimentCommand::Interruption(args) => interruption::run(args, format),
         ExperimentCommand::MemoryGuard(args) => Runtime::new()?.block_on(memory_guard::run(&args, format)),
         ExperimentCommand::Occupancy(args) => relocation::occupancy::run(&args, format),
         ExperimentCommand::Redistribution(args) => redistribution::run(args, format),

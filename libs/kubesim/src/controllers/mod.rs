@@ -4,6 +4,7 @@
 mod common;
 mod daemonset;
 mod deployment;
+pub mod endpoints;
 pub mod gc;
 mod job;
 mod namespace;
@@ -34,6 +35,7 @@ const IN_CHARGE: &[&str] = &[
     "replicasets.apps",
     "replicationcontrollers",
     "resourcequotas",
+    "services",
     "statefulsets.apps",
 ];
 
@@ -61,6 +63,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key) {
         "statefulsets.apps" => statefulset::reconcile(state, key, &object),
         "daemonsets.apps" => daemonset::reconcile(state, key, &object),
         "jobs.batch" => job::reconcile(state, key, &object),
+        "services" => endpoints::reconcile(state, key, &object),
         "resourcequotas" => quota::reconcile(state, key, &object),
         "persistentvolumeclaims" => small::bind_claim(state, key, &object),
         "customresourcedefinitions.apiextensions.k8s.io" => small::establish(state, key, &object),

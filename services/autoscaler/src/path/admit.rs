@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::body::RequestBody;
+use drover_proxy::body::RequestBody;
+
 use super::refusal::Refusal;
 use super::throttler::{Permit, Throttler};
 

@@ -17,16 +17,14 @@
 
 pub mod activator;
 pub mod admit;
-pub mod body;
 pub mod demo;
-pub mod forward;
+pub mod guards;
 pub mod keeper;
 pub mod meter;
 pub mod probe;
 pub mod push;
 pub mod queue_proxy;
 pub mod refusal;
-pub mod serve;
 pub mod slices;
 pub mod throttler;
 pub mod token;

@@ -17,6 +17,9 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use drover_autoscaling::kpa::RequestReport;
+use drover_proxy::body::AnswerBody;
+use drover_proxy::forward::{ForwardedRequest, Forwarder, PROXIED, answer};
+use drover_proxy::serve::{Handler, ListenerStage, serve};
 use drover_tasks::{OnFailure, Tasks};
 use http::{Request, Response, header};
 use hyper::body::Incoming;
@@ -28,13 +31,11 @@ use tokio_util::task::TaskTracker;
 
 use super::Key;
 use super::admit::admit;
-use super::body::{AnswerBody, RequestGuards};
-use super::forward::{ForwardedRequest, Forwarder, PROXIED, answer};
+use super::guards::RequestGuards;
 use super::meter::Meter;
 use super::probe::Probe;
 use super::push::{DeciderClient, OutageLog};
 use super::refusal::Refusal;
-use super::serve::{Handler, ListenerStage, serve};
 use super::throttler::Throttler;
 use super::token::{self, Token};
 

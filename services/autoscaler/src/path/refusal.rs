@@ -1,15 +1,9 @@
 //! Errors that a proxy answers itself: problem+json with a code that has a page in docs/errors, as in all of Drover.
 
-use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
-use serde::Serialize;
-
-use super::body::AnswerBody;
-use super::forward::ForwardError;
-
-/// Seconds after which a refused client may try again.
-const RETRY_AFTER: &str = "1";
+use drover_proxy::body::AnswerBody;
+use drover_proxy::forward::ForwardError;
+use drover_proxy::own_answer;
+use http::{Response, StatusCode};
 
 /// Why a request got no answer from the app.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,16 +25,6 @@ pub enum Refusal {
     Gone,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(rename = "type")]
-    kind: String,
-    title: &'a str,
-    status: u16,
-    detail: String,
-    code: &'a str,
-}
-
 impl Refusal {
     /// Code, status and title, the same as in libs/service.
     fn kind(&self) -> (&'static str, StatusCode, &'static str) {
@@ -56,16 +40,7 @@ impl Refusal {
     /// The answer to the client.
     pub fn response(&self) -> Response<AnswerBody> {
         let (code, status, title) = self.kind();
-        let document = Document { kind: format!("/docs/errors/{code}"), title, status: status.as_u16(), detail: self.to_string(), code };
-        let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(AnswerBody::from(Full::new(Bytes::from(body))));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
-        }
-        response
+        own_answer(code, status, title, &self.to_string())
     }
 }
 

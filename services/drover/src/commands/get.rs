@@ -1,4 +1,4 @@
-//! `drover get`: lists of apps, clusters, plans, operations, moves and call graphs; EMCO documents by their anchor.
+//! `drover get`: lists of apps, clusters, plans, operations, moves, routes and call graphs; EMCO documents by their anchor.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use drover_api::access::{AuditEntry, AuditList};
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
+use drover_api::traffic::{RouteBackendView, RouteList, RouteView};
 use serde_json::Value;
 
 use super::{Session, cluster};
@@ -21,7 +22,7 @@ use crate::output;
     drover get audit                              # who did what, newest first; `drover get audit ci`: what ci did\n  \
     drover get projects/p/logical-clouds          # EMCO resources by their anchor")]
 pub struct GetArgs {
-    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `call-graphs`, `audit`, or the anchor of EMCO resources.
+    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `routes`, `call-graphs`, `audit`, or the anchor of EMCO resources.
     #[arg(value_name = "WHAT|ANCHOR", value_parser = Wanted::parse)]
     pub what: Wanted,
     /// Id or name, to show only one.
@@ -50,7 +51,7 @@ impl Wanted {
         if anchor.contains('/') || COLLECTIONS.contains(&anchor.split('?').next().unwrap_or_default()) {
             return Ok(Self::Anchor(anchor.to_owned()));
         }
-        Err(format!("use apps, clusters, plans, operations, moves, call-graphs, audit, or an anchor such as {}", COLLECTIONS.join(", ")))
+        Err(format!("use apps, clusters, plans, operations, moves, routes, call-graphs, audit, or an anchor such as {}", COLLECTIONS.join(", ")))
     }
 }
 
@@ -68,6 +69,8 @@ pub enum What {
     Operations,
     #[value(alias = "move")]
     Moves,
+    #[value(alias = "route")]
+    Routes,
     #[value(alias = "call-graph")]
     CallGraphs,
     Audit,
@@ -123,6 +126,12 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
             let who = name.map(|name| format!("&who={}", segment(name))).unwrap_or_default();
             let list: AuditList = client.get(&format!("/v2/audit?limit=1000{who}")).await?;
             output::render(session.format, &list.items, |wide| audit_rows(&list.items, wide))
+        }
+        What::Routes => {
+            let mut items = client.get::<RouteList>("/v2/routes").await?.items;
+            items.retain(|r| r.project == session.project && name.is_none_or(|name| r.composite_app == name || r.name == name));
+            some(&items, "route or application with a route", name)?;
+            output::render(session.format, &items, |wide| route_rows(&items, wide))
         }
         What::CallGraphs => {
             let items = call_graphs(session, name).await?;
@@ -282,6 +291,31 @@ fn app_rows(items: &[Value], wide: bool) -> Rows {
             let copies = a["bindings"].as_array().into_iter().flatten().filter_map(|b| b["reason"].as_str());
             let why: Vec<&str> = a["reason"].as_str().into_iter().chain(copies).collect();
             row.extend([text(&a["version"]), text(&a["dig"]), why.join("; ")]);
+        }
+        row
+    };
+    (head, items.iter().map(row).collect())
+}
+
+fn route_rows(items: &[RouteView], wide: bool) -> Rows {
+    let mut head = vec!["ADDRESS", "APP", "SERVICE", "STATE", "ON", "REQUESTS", "FAILED"];
+    if wide {
+        head.extend(["NAME", "UNDER WAY", "REASON"]);
+    }
+    let row = |r: &RouteView| {
+        let places: Vec<String> = r.backends.iter().map(|b| format!("{} ({} %)", b.cluster, b.weight)).collect();
+        let sum = |of: fn(&RouteBackendView) -> u64| r.backends.iter().map(of).sum::<u64>().to_string();
+        let mut row = vec![
+            format!("{}://{}", r.protocol.as_str(), r.address),
+            format!("{}/{}", r.composite_app, r.app),
+            r.target.clone(),
+            r.state.clone(),
+            places.join(", "),
+            sum(|b| b.requests),
+            sum(|b| b.failures),
+        ];
+        if wide {
+            row.extend([r.name.clone(), sum(|b| b.under_way), r.reason.clone().unwrap_or_default()]);
         }
         row
     };

@@ -7,6 +7,7 @@ use drover_api::apps::{AppList, AppView};
 use drover_api::ledger::Explanation;
 use drover_api::members::{CopyEvent, CopyPod};
 use drover_api::status::{AppEntry, DigStatus};
+use drover_api::traffic::RouteView;
 use drover_api::words::{self, Considered};
 use serde::Deserialize;
 use serde_json::Value;
@@ -117,6 +118,8 @@ pub struct Facts {
     pub explanation: Option<Explanation>,
     pub status: Option<DigStatus>,
     pub revisions: Value,
+    /// Of all apps.
+    pub routes: Vec<RouteView>,
     /// By cluster.
     pub pods: Vec<(String, CopyPod)>,
     pub events: Vec<(String, CopyEvent)>,
@@ -140,6 +143,7 @@ pub struct AppPage {
     events: Vec<(String, CopyEvent)>,
     logs: Vec<(String, String)>,
     revisions: Vec<Revision>,
+    routes: Vec<RouteView>,
     considered: Vec<Place>,
     problems: Vec<String>,
 }
@@ -182,10 +186,16 @@ impl AppPage {
             events: facts.events,
             logs: facts.logs,
             revisions: revisions(&facts.revisions, group),
+            routes: facts.routes.into_iter().filter(|route| leads_to(route, app)).collect(),
             considered,
             problems: facts.problems,
         }
     }
+}
+
+fn leads_to(route: &RouteView, app: &AppView) -> bool {
+    (&route.project, &route.composite_app, &route.version, &route.group, &route.app)
+        == (&app.project, &app.composite_app, &app.version, &app.dig, &app.app)
 }
 
 fn places(explanation: &Explanation) -> Vec<Place> {

@@ -82,7 +82,7 @@ pub(super) fn state_during(kind: &str, waiting_for_room: bool) -> String {
 }
 
 /// The names in the path of a group.
-fn names(path: &str) -> Option<[&str; 4]> {
+pub(super) fn names(path: &str) -> Option<[&str; 4]> {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["", "v2", "projects", project, "composite-apps", composite_app, version, "deployment-intent-groups", dig] => {
             Some([project, composite_app, version, dig])

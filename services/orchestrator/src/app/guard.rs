@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use drover_api::traffic::RouteProtocol;
 use drover_resources::{Change, Document, DocumentKind, Hooks, TypedDocument, Verb};
 use drover_service::{Problem, codes};
 use drover_store::Tx;
@@ -17,17 +18,27 @@ use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
-use crate::resources::{APP, CLUSTER_QUOTA, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
+use crate::resources::route::RouteSpec;
+use crate::resources::{APP, CLUSTER_QUOTA, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT, ROUTE};
 use crate::store::deployment::{self, DeploymentState};
+use crate::traffic::Traffic;
 
 /// The checks of orchestrator before a document is written or deleted.
 pub struct Guards {
     /// Its documents are below projects and groups, so it is asked before one of these is deleted.
     pub migration: Arc<dyn Migration>,
+    /// Is told of changed routes.
+    pub traffic: Traffic,
 }
 
 #[async_trait]
 impl Hooks for Guards {
+    async fn committed(&self, change: &Change<'_>) {
+        if change.kind.name == ROUTE.name {
+            self.traffic.nudge();
+        }
+    }
+
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         if !read_at_approval(change)
             && let Some(holder) = holder(tx, change).await?
@@ -39,6 +50,8 @@ impl Hooks for Guards {
         }
         if change.kind.name == DIG.name {
             group(tx, change).await?;
+        } else if change.kind.name == ROUTE.name {
+            one_route_per_address(tx, change).await?;
         } else if change.kind.name == PROFILE.name {
             one_profile_per_app(tx, change).await?;
         } else if change.kind.name == LOGICAL_CLOUD.name && change.verb != Verb::Create {
@@ -147,6 +160,34 @@ async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Resu
         return Err(codes::ALREADY_EXISTS
             .problem("App already has an AppProfile")
             .reason(format!("the app {app} has a profile below {parent}")));
+    }
+    Ok(())
+}
+
+/// An address leads to one app, whosever it is.
+async fn one_route_per_address(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
+    let Some(after) = change.after else { return Ok(()) };
+    let route = after.spec::<RouteSpec>().map_err(Problem::internal)?;
+    // Of two that are written at the same time the second waits here, and then finds the first.
+    sqlx::query("select pg_advisory_xact_lock(hashtext('route'), $1)")
+        .bind(i32::from(route.port))
+        .execute(&mut *tx)
+        .await
+        .map_err(Error::from)?;
+    let sql = "select path, spec from resource where kind = $1 and path <> $2 and (spec ->> 'port')::int = $3 order by path";
+    let others: Vec<(String, sqlx::types::Json<RouteSpec>)> =
+        sqlx::query_as(sql).bind(ROUTE.name).bind(change.path).bind(i32::from(route.port)).fetch_all(tx).await.map_err(Error::from)?;
+    let same = |host: &Option<String>| host.as_deref().map(str::to_ascii_lowercase);
+    for (path, other) in others {
+        let reason = if other.protocol != route.protocol {
+            format!("{path} uses port {} for {}", route.port, other.protocol.as_str())
+        } else if route.protocol == RouteProtocol::Tcp || same(&other.host) == same(&route.host) {
+            format!("{path} has it")
+        } else {
+            continue;
+        };
+        let detail = format!("The address {} is taken; choose another host name or port", route.address());
+        return Err(codes::ALREADY_EXISTS.problem(detail).reason(reason));
     }
     Ok(())
 }

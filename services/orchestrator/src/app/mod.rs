@@ -27,6 +27,7 @@ mod plans;
 pub mod preflight;
 pub mod preview;
 pub mod revisions;
+pub mod routes;
 mod status;
 pub mod status_view;
 mod stop;

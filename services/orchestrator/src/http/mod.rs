@@ -7,6 +7,7 @@ pub mod lifecycle;
 pub mod logical_clouds;
 pub mod operations;
 pub mod plans;
+pub mod routes;
 pub mod status;
 pub mod traces;
 

@@ -17,6 +17,7 @@ pub mod logical_cloud;
 pub mod logical_cloud_parts;
 pub mod profile;
 pub mod project;
+pub mod route;
 
 use drover_resources::DocumentKind;
 
@@ -38,9 +39,10 @@ pub use logical_cloud::LOGICAL_CLOUD;
 pub use logical_cloud_parts::{CLUSTER_QUOTA, LOGICAL_CLOUD_KV, USER_PERMISSION};
 pub use profile::PROFILE;
 pub use project::PROJECT;
+pub use route::ROUTE;
 
 /// All kinds of documents except those of `controllers::kept`, parents first.
-pub static KINDS: [&DocumentKind; 28] = [
+pub static KINDS: [&DocumentKind; 29] = [
     &PROJECT,
     &COMPOSITE_APP,
     &APP,
@@ -57,6 +59,7 @@ pub static KINDS: [&DocumentKind; 28] = [
     &GROUP_INTENT,
     &GENERIC_PLACEMENT_INTENT,
     &APP_INTENT,
+    &ROUTE,
     &CONTROLLER,
     &DTC_CONTROLLER,
     &TRAFFIC_GROUP_INTENT,

@@ -12,6 +12,7 @@ pub mod overview;
 pub mod planning_queue;
 pub mod refused_destination;
 pub mod revision;
+pub mod traffic;
 
 use drover_store::StoreResult;
 use sqlx::PgConnection;

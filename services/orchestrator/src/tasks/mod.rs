@@ -8,10 +8,12 @@ mod hand_over;
 pub mod observe;
 pub mod retire;
 pub mod sweep;
+mod traffic;
 mod wake;
 
 use std::sync::Arc;
 
+use drover_api::traffic::RouteReport;
 use drover_service::{Common, FeedReader, OnFailure};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -20,7 +22,7 @@ use crate::Config;
 use crate::app::App;
 
 /// Starts all tasks; they run until the service ends. Each reads what it needs at every pass, so each may be restarted.
-pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiver<String>) {
+pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiver<String>, reports: Vec<FeedReader<RouteReport>>) {
     let synchronizer = common.peer("resource-synchronizer", &common.peers.resource_synchronizer);
     let bindings = FeedReader::new(synchronizer, "/internal/feeds/bindings");
     common.readiness.heard("resource-synchronizer", bindings.contact());
@@ -38,6 +40,13 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
     common.spawn("clouds", OnFailure::Restart, move |task| clouds::run(of.clone(), task));
     let of = app.clone();
     common.spawn("hand-over", OnFailure::Restart, move |task| hand_over::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("publish-routes", OnFailure::Restart, move |task| traffic::publish(of.clone(), task));
+    for (process, reader) in reports.into_iter().enumerate() {
+        let of = app.clone();
+        let name = format!("follow-traffic-{process}");
+        common.spawn(name, OnFailure::Restart, move |task| traffic::follow(of.clone(), process, reader.for_task(task)));
+    }
     let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));
     common.spawn("wake-steps", OnFailure::Restart, move |task| wake::run(engine.clone(), woken.clone(), task));
 }

@@ -74,6 +74,7 @@ impl Base {
             store,
             services: fakes.services(),
             statuses: Statuses::default(),
+            traffic: Default::default(),
             deadlines: config.deadlines(),
             wakes: Wakes::channel().0,
         };

@@ -77,6 +77,8 @@ fn controller(path: &str) -> Option<&'static str> {
     const GROUP: &str = "/deployment-intent-groups/{deploymentIntentGroup}/";
     let under_group = path.split_once(GROUP).map(|(_, rest)| rest.split('/').next().unwrap_or_default());
     match under_group {
+        // Drover's own.
+        Some("routes") => return None,
         Some("traffic-group-intents") => return Some("dtc: traffic intents (carried out as network policies)"),
         Some("generic-k8s-intents") => return Some("gac: generic Kubernetes intents (carried out)"),
         Some("hpa-intents") => return Some("hpa-placement: hardware intents (carried out)"),
@@ -86,7 +88,7 @@ fn controller(path: &str) -> Option<&'static str> {
         Some("policy-intents") => return Some("policy (kept)"),
         _ => {}
     }
-    let foreign = ["/internal/", "/v2/operations", "/v2/apps", "/v2/plans"];
+    let foreign = ["/internal/", "/v2/operations", "/v2/apps", "/v2/plans", "/v2/routes"];
     if foreign.iter().any(|start| path.starts_with(start))
         || path.contains("/call-graphs")
         || path.contains("/revisions")

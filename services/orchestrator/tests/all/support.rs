@@ -202,7 +202,7 @@ impl Stack {
         let common = Common::new(db.url.expose_secret(), "peer", peers).scoped("orchestrator");
         let engine = Settings { poll: Duration::from_millis(100), backoff: Duration::from_millis(50), ..Settings::new("orchestrator-0") };
         let app = work(&config, &common, services, Arc::new(BrokenHelm), engine).await.unwrap();
-        let router = drover_service::router(routes().with_state(app.clone()), &common);
+        let router = drover_service::router(routes(app.environment.traffic.routes()).with_state(app.clone()), &common);
         let document = serde_json::to_value(drover_orchestrator::openapi()).unwrap();
         let router = if documented { drover_testkit::openapi::validated(router, document) } else { router };
         let server = HttpServer::start(router).await;

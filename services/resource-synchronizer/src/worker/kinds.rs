@@ -11,7 +11,7 @@ use drover_members::{Member, MemberError};
 use tokio::time::Instant;
 
 use super::view::ApiKind;
-use super::{SessionEnd, Worker, watch};
+use super::{SessionEnd, Worker, endpoints, watch};
 use crate::store;
 
 /// Pause before kinds that could not be watched are tried again.
@@ -81,6 +81,11 @@ impl Worker {
         let Some(events) = self.events.clone().filter(|_| !self.watches.contains_key(&kind)) else { return Ok(()) };
         match watch::kind(member, &kind, self.app.hub, events).await {
             Ok(watch) => {
+                if kind == ("v1".to_owned(), "Service".to_owned()) {
+                    let publisher =
+                        endpoints::Publisher { key: self.key.clone(), hub: self.app.endpoints.clone(), reach: self.app.clients.reach() };
+                    self.endpoints = Some(endpoints::watch(member, watch::config(self.app.hub), publisher));
+                }
                 self.watches.insert(kind, watch);
                 Ok(())
             }

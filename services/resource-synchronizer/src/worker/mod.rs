@@ -9,6 +9,7 @@
 //! Invariant: nothing is written before all lists are complete, so a restart applies only what really differs.
 
 mod deletion;
+mod endpoints;
 mod hooks;
 mod judge;
 mod kinds;
@@ -101,6 +102,8 @@ pub struct Worker {
     bindings: BTreeMap<Uuid, Box<BindingState>>,
     view: MemberView,
     watches: HashMap<ApiKind, watch::Watch>,
+    /// Runs in members that have a Service of Drover.
+    endpoints: Option<watch::Watch>,
     events: Option<mpsc::Sender<Event>>,
     due: BTreeMap<Uuid, Instant>,
     writes: JoinSet<Written>,
@@ -125,6 +128,7 @@ impl Worker {
             bindings: BTreeMap::new(),
             view: MemberView::default(),
             watches: HashMap::new(),
+            endpoints: None,
             events: None,
             due: BTreeMap::new(),
             writes: JoinSet::new(),
@@ -145,6 +149,7 @@ impl Worker {
             self.writes.shutdown().await;
             self.writing.clear();
             self.watches.clear();
+            self.endpoints = None;
             self.events = None;
             self.listing = None;
             self.unwatched = kinds::UnwatchedKinds::default();

@@ -94,7 +94,8 @@ impl Rules {
     }
 }
 
-fn config(hub: Uuid) -> watcher::Config {
+/// The objects of this installation.
+pub fn config(hub: Uuid) -> watcher::Config {
     watcher::Config::default().labels(&format!("{}={hub}", labels::HUB)).timeout(WATCH_SECONDS)
 }
 

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_autoscaling::kpa::RequestReport;
+use drover_proxy::body::AnswerBody;
+use drover_proxy::forward::{ForwardError, ForwardedRequest, Forwarder, PROXIED, answer};
+use drover_proxy::serve::{Handler, ListenerStage};
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::{mpsc, watch};
@@ -17,10 +20,8 @@ use super::catalogue::App;
 use super::reporter::Reporter;
 use crate::path::Key;
 use crate::path::admit::admit;
-use crate::path::body::{AnswerBody, RequestGuards};
-use crate::path::forward::{ForwardError, ForwardedRequest, Forwarder, PROXIED, answer};
+use crate::path::guards::RequestGuards;
 use crate::path::refusal::Refusal;
-use crate::path::serve::{Handler, ListenerStage};
 use crate::path::throttler::Throttler;
 
 /// A first request, which is reported at once.

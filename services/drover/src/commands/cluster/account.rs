@@ -190,6 +190,7 @@ pub(super) fn managed(also: &[String]) -> Result<Vec<(&str, Vec<&str>)>> {
 pub(super) fn readings() -> Vec<Value> {
     vec![
         json!({"apiGroups": [""], "resources": ["nodes", "events", "pods/log"], "verbs": ["get", "list", "watch"]}),
+        json!({"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}),
     ]
 }

@@ -14,6 +14,7 @@ Examples:
   drover deploy metrics -f https://example.com/components.yaml
   drover deploy podinfo --chart podinfo --repo https://stefanprodan.github.io/podinfo --version 6.7.1
   drover deploy shop -k ./overlays/test/ -n shop-test
+  drover deploy shop -f ./manifests/ --movable --route shop.example:80=web:8080
   drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
   drover deploy rbac -f roles.yaml --everywhere
   drover deploy ledger -f ledger.yaml --only private-a --dry-run
@@ -58,6 +59,14 @@ pub struct DeployArgs {
     /// How early its apps are moved, 1 (first) to 10 (last) [default: as it was; 10 for a new application].
     #[arg(long, requires = "movable", value_parser = clap::value_parser!(u8).range(1..=10))]
     pub move_priority: Option<u8>,
+    /// Address at which users reach a Service of the application wherever it runs, as [PROTOCOL://][HOST]:PORT=SERVICE:PORT with the
+    /// protocol http (also HTTP/2, gRPC and WebSocket), https or tcp; may be repeated. Those given replace the ones that it has; without
+    /// the option these stay.
+    #[arg(long = "route", value_name = "ADDRESS=SERVICE:PORT")]
+    pub routes: Vec<super::routes::RouteArg>,
+    /// Remove the routes of the application.
+    #[arg(long, conflicts_with = "routes")]
+    pub no_routes: bool,
     /// Print what would happen. Documents written for that are restored afterwards.
     #[arg(long)]
     pub dry_run: bool,

@@ -5,6 +5,7 @@
 
 mod args;
 mod moves;
+mod routes;
 mod values;
 
 use std::path::Path;
@@ -119,6 +120,9 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     }
     newcomer::drop_planned(session, &application).await?;
     prepare(session, &application, uploads, &wishes).await?;
+    if args.no_routes || !args.routes.is_empty() {
+        routes::replace(session, &application, &args.routes, uploads).await?;
+    }
     let verb = verb(session, &application).await?;
     let body = args.since_dry_run.as_deref().map(basis).transpose()?;
     let answer = session.client.post(&format!("{}/{verb}", application.group), body.as_ref()).await?;
@@ -312,6 +316,7 @@ pub async fn remove_project(session: &Session, application: &Application) -> Res
 /// # Errors
 /// A request fails.
 pub async fn remove(session: &Session, application: &Application) -> Result<()> {
+    routes::delete(session, application, None).await?;
     // EMCO lists group intents without their names; this is the name that `prepare` uses.
     session.client.delete(&format!("{}/intents/{NAME}", application.group)).await?;
     for collection in ["generic-placement-intents", "migration-intents"] {
@@ -508,6 +513,7 @@ async fn drop_old_apps(session: &Session, application: &Application, uploads: &[
         if uploads.iter().any(|upload| upload.name == app) {
             continue;
         }
+        routes::delete(session, application, Some(&app)).await?;
         for intents in ["generic-placement-intents", "migration-intents"] {
             session.client.delete(&format!("{}/{intents}/{NAME}/app-intents/{}", application.group, segment(&app))).await?;
         }

@@ -13,7 +13,7 @@ use super::prepare::summary;
 use super::start::newcomers;
 use super::{MoveStage, Relocate};
 use crate::store::binding::{self, Role};
-use crate::store::hold;
+use crate::store::{hold, traffic};
 
 /// Interval of admission requests while room is becoming free.
 const ADMIT_EVERY: Duration = Duration::from_millis(500);
@@ -23,6 +23,9 @@ pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> 
     let old: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
     binding::set_role(&mut *tx, &old, Role::Retiring, ctx.id).await?;
     binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
+    // With the roles come their weights.
+    traffic::clear(&mut *tx, ctx.id).await?;
+    ctx.environment.traffic.nudge();
     // A target that the state does not name must not outlive the operation; task `retire` removes it.
     remove::retire_targets(&mut *tx, ctx.id).await?;
     for moving in &mut ctx.state.moves {

@@ -10,6 +10,7 @@ mod cut;
 mod once;
 mod prepare;
 mod replace;
+mod shift;
 mod start;
 
 use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move, Plan};
@@ -119,6 +120,9 @@ pub struct MoveProgress {
     /// The time without a copy, of an app that must not run twice.
     #[serde(default)]
     gap: Option<once::Gap>,
+    /// How far its traffic is, if it has a route.
+    #[serde(default)]
+    shift: Option<shift::Shift>,
 }
 
 /// The stages of a move.
@@ -227,8 +231,9 @@ impl Workflow for Relocate {
             // stopped first, when all others are ready, and the undo of `bind` starts it again. A destination at which a copy does
             // not become ready is replaced by the next one; if a victim has none left, the whole wave is undone.
             .step(Step::wait("prepare", prepare::prepare).at(SYNCHRONIZER))
-            // Users' traffic moves here, between ready and the pivot; for now the members' Services do that.
-            .step(Step::wait("shift_traffic", prepare::shift_traffic).at(SYNCHRONIZER))
+            // Users' traffic moves between ready and the pivot: from here on the old copies get no new requests, and what is under way
+            // at them ends before they are removed. The undo gives the traffic back before the new copies are removed.
+            .step(Step::wait("shift_traffic", shift::shift_traffic).undo(shift::give_back))
             // The whole wave in one transaction: until here undo removes the new copies, from here on the workflow only goes forward.
             .pivot(Step::local("cut_over", cut::cut_over))
             .step(Step::remote("remove_old", cut::remove_old).at(SYNCHRONIZER))

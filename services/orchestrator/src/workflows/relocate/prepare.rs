@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover_api::bindings::Phase;
 use drover_api::scheduling::MemberKey;
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
@@ -14,7 +13,6 @@ use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now};
 use super::replace::{self, NextClaim};
 use super::{MoveProgress, MoveStage, Preparation, Relocate, once};
-use crate::environment::binding_key;
 use crate::store::binding;
 use crate::store::refused_destination;
 
@@ -116,21 +114,6 @@ fn must_be_ready_before<'a>(order: &[Uuid], moves: &'a [MoveProgress], index: us
     let moving = &moves[index];
     let mine = moving.rank(order).filter(|_| moving.sent.is_none())?;
     moves.iter().find(|one| one.to == moving.to && one.stage != MoveStage::Ready && one.rank(order).is_some_and(|rank| rank < mine))
-}
-
-/// Waits until every new copy is ready at the same time. A copy that the journal has as ready may have failed while this service was
-/// down, and only the old copy would be left. Users' traffic will be shifted here.
-pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
-    let ready = |moving: &&MoveProgress| ctx.environment.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
-    let waiting: Vec<String> = ctx.state.moves.iter().filter(|moving| !ready(moving)).map(|moving| binding_key(moving.new)).collect();
-    if waiting.is_empty() {
-        return Ok(Outcome::next());
-    }
-    let limit = ctx.environment.deadlines.ready;
-    if ctx.waited() >= limit {
-        return Err(StepError::fail("destination_not_ready", "a new copy stopped being ready before the cut-over"));
-    }
-    Ok(Outcome::park(waiting).until(ctx.deadline(limit)))
 }
 
 /// How many victims go to each member, for messages.

@@ -1,8 +1,9 @@
 //! Bodies of requests and answers: a request's body can wait in the queue and be offered to several pods; an answer's body keeps what the request
-//! holds until it ends.
+//! holds (a slot of a pod, a count of requests under way) until it ends.
 //!
 //! Invariant: no byte of a request is sent to two pods. A request is offered to another pod only while nobody has read from its body.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +12,6 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-
-use super::meter::UnderWay;
-use super::throttler::Permit;
 
 /// Maximum number of bytes of a waiting request that are read to notice that its client went away.
 const READ_AHEAD: usize = 64 << 10;
@@ -107,20 +105,14 @@ impl Body for RequestBody {
     }
 }
 
-/// What a request holds until its answer has ended.
-#[derive(Debug, Default)]
-pub struct RequestGuards {
-    /// Counts the request in the measured concurrency.
-    pub under_way: Option<UnderWay>,
-    /// The slot that it uses.
-    pub permit: Option<Permit>,
-}
+/// What a request holds until its answer has ended; it is only dropped then.
+pub type Held = Box<dyn Any + Send>;
 
 /// The body of an answer.
 #[derive(Debug)]
 pub struct AnswerBody {
     source: AnswerSource,
-    held: Option<RequestGuards>,
+    held: Option<Held>,
 }
 
 #[derive(Debug)]
@@ -131,8 +123,8 @@ enum AnswerSource {
 
 impl AnswerBody {
     /// The app's body, with what is released at its end.
-    pub fn of_app(body: Incoming, held: RequestGuards) -> Self {
-        Self { source: AnswerSource::App(body), held: Some(held) }
+    pub fn of_app(body: Incoming, held: Option<Held>) -> Self {
+        Self { source: AnswerSource::App(body), held }
     }
 }
 

@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::TaskTracker;
 
-use super::body::AnswerBody;
+use crate::body::AnswerBody;
 
 /// Wait after a failed accept (for example, when no file descriptor is left).
 const BREATH: Duration = Duration::from_millis(100);
@@ -53,6 +54,7 @@ pub async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, stage: wa
         };
         match accepted {
             Ok((stream, client)) => {
+                let _ = stream.set_nodelay(true); // without it requests are slower, but not wrong
                 connections.spawn(connection(stream, client, handler.clone(), stage.clone()));
             }
             Err(error) => {
@@ -66,8 +68,13 @@ pub async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, stage: wa
     connections.wait().await;
 }
 
-async fn connection<H: Handler>(stream: TcpStream, client: SocketAddr, handler: Arc<H>, stage: watch::Receiver<ListenerStage>) {
-    let _ = stream.set_nodelay(true); // without it requests are slower, but not wrong
+/// Serves one connection until it ends, or is ended as `stage` says.
+pub async fn connection<H: Handler, S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    client: SocketAddr,
+    handler: Arc<H>,
+    stage: watch::Receiver<ListenerStage>,
+) {
     let second = Arc::new(Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         let (handler, stage) = (handler.clone(), stage.clone());

@@ -1,6 +1,6 @@
 //! Forwards a request with the HTTP version that it came with (HTTP/1.1 or h2c), and streams the answer back. Upgraded connections are joined.
 //!
-//! Which destination a request may use is decided in [`super::throttler`]. Invariants: hop-by-hop headers are not forwarded; a request is sent a
+//! Which destination a request may use is decided by the caller. Invariants: hop-by-hop headers are not forwarded; a request is sent a
 //! second time only if the first attempt was certainly not begun, or if its method allows it (RFC 9110, 9.2.2).
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::body::{AnswerBody, RequestBody, RequestGuards};
+use crate::body::{AnswerBody, Held, RequestBody};
 
 /// A pod that does not accept a connection within this time is treated as gone.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -104,12 +104,28 @@ impl ForwardedRequest {
         self.parts.headers.remove(name)
     }
 
+    /// The headers as they are forwarded.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// Whether it asks for another protocol on its connection (WebSocket).
+    pub fn upgrades(&self) -> bool {
+        self.upgrade.is_some()
+    }
+
     /// The body of the request.
     pub fn body(&self) -> &RequestBody {
         &self.body
     }
 
-    fn may_be_repeated(&self) -> bool {
+    /// Chooses the HTTP version towards the destination; without it, it is the client's.
+    pub fn speak(&mut self, version: Version) {
+        self.parts.version = version;
+    }
+
+    /// Whether it does no harm if a destination gets it twice: the method says so, it has no body, and it asks for no other protocol.
+    pub fn may_be_repeated(&self) -> bool {
         self.parts.method.is_idempotent() && self.body.is_empty() && self.upgrade.is_none()
     }
 
@@ -121,7 +137,11 @@ impl ForwardedRequest {
         uri.scheme = Some(Scheme::HTTP);
         if self.parts.version == Version::HTTP_2 {
             *request.version_mut() = Version::HTTP_2; // the authority is what the client asked for
+            if let (None, Some(host)) = (&uri.authority, request.headers_mut().remove(header::HOST)) {
+                uri.authority = Authority::try_from(host.as_bytes()).ok();
+            }
         } else {
+            *request.version_mut() = Version::HTTP_11;
             if let (Some(asked), false) = (&uri.authority, request.headers().contains_key(header::HOST))
                 && let Ok(asked) = HeaderValue::from_str(asked.as_str())
             {
@@ -200,7 +220,7 @@ fn words(error: &dyn std::error::Error) -> String {
 }
 
 /// The answer for the client, without hop-by-hop headers. It holds `held` until its end; an upgraded connection is copied in a task of its own.
-pub fn answer(mut response: Response<Incoming>, forwarded: ForwardedRequest, held: RequestGuards) -> Response<AnswerBody> {
+pub fn answer<H: Send + 'static>(mut response: Response<Incoming>, forwarded: ForwardedRequest, held: H) -> Response<AnswerBody> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
         && let Some((_, client)) = forwarded.upgrade
     {
@@ -212,10 +232,11 @@ pub fn answer(mut response: Response<Incoming>, forwarded: ForwardedRequest, hel
             }
             drop(held);
         });
-        return response.map(|body| AnswerBody::of_app(body, RequestGuards::default()));
+        return response.map(|body| AnswerBody::of_app(body, None));
     }
     strip(response.headers_mut());
-    response.map(|body| AnswerBody::of_app(body, held))
+    let held: Held = Box::new(held);
+    response.map(|body| AnswerBody::of_app(body, Some(held)))
 }
 
 /// Removes hop-by-hop headers.

@@ -1,0 +1,72 @@
+//! Follows the feeds `routes` and `endpoints`, and stores the table.
+//!
+//! Level-triggered: only the newest state of each feed counts. What a service does not tell is kept: a synchronizer that starts anew has
+//! not listed its members yet, and a copy that no route has any more is forgotten anyway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::traffic::{CopyEndpoints, RouteTable};
+use drover_service::{FeedReader, TaskHandle};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::state::DataPath;
+
+/// Changes within this time are stored together.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Follows the routes; never returns.
+pub async fn routes(path: Arc<DataPath>, mut reader: FeedReader<RouteTable>) {
+    loop {
+        let batch = reader.next().await;
+        path.change(|table| {
+            if batch.reset {
+                table.routes.clear();
+            }
+            for (key, value) in batch.items {
+                let Ok(id) = key.parse::<Uuid>() else { continue };
+                match value {
+                    Some(route) => drop(table.routes.insert(id, route)),
+                    None => drop(table.routes.remove(&id)),
+                }
+            }
+        });
+    }
+}
+
+/// Follows the endpoints; never returns.
+pub async fn endpoints(path: Arc<DataPath>, mut reader: FeedReader<CopyEndpoints>) {
+    loop {
+        let batch = reader.next().await;
+        path.change(|table| {
+            for (key, value) in batch.items {
+                let Ok(id) = key.parse::<Uuid>() else { continue };
+                match value {
+                    Some(endpoints) => drop(table.endpoints.insert(id, endpoints)),
+                    None => drop(table.endpoints.remove(&id)),
+                }
+            }
+        });
+    }
+}
+
+/// Stores the table whenever it has changed; never returns.
+pub async fn store(path: Arc<DataPath>, disk: Disk, task: TaskHandle) {
+    let mut changes: watch::Receiver<u64> = path.changes();
+    let mut stored = None;
+    loop {
+        task.active();
+        let table = path.table().used();
+        if stored.as_ref() != Some(&table) {
+            match disk.write(&table) {
+                Ok(()) => stored = Some(table),
+                Err(error) => tracing::error!(file = %disk.file().display(), %error, "the table of routes cannot be stored"),
+            }
+        }
+        tokio::time::sleep(PERIOD).await;
+        // Also tried again if the disk was full.
+        let _ = tokio::time::timeout(Duration::from_secs(30), changes.changed()).await;
+    }
+}

@@ -1,0 +1,69 @@
+//! What outlives a process: the table on disk, and the ports when the next process takes them over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use drover_service::Peers;
+use drover_testkit::eventually;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{PATIENCE, Process, Shop, client};
+
+#[tokio::test]
+async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
+    let shop = Shop::start().await;
+    let table = shop.dir.path().join("table.json");
+    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains("shop.example"))).await;
+    shop.process.running.stop().await;
+    let process = Process::with_peers(Peers::default(), shop.dir.path(), None).await;
+    let answer = shop.client.get(format!("http://shop.example:{}/", shop.route.port)).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    process.running.stop().await;
+}
+
+#[tokio::test]
+async fn next_process_takes_the_ports_over_and_no_request_fails() {
+    let shop = Shop::start().await;
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], shop.route.port));
+    let load: Vec<_> = [true, false]
+        .into_iter()
+        .map(|kept| {
+            let idle = if kept { 8 } else { 0 };
+            let client = client().resolve("shop.example", address).pool_max_idle_per_host(idle).build().unwrap();
+            let (url, until, answered) = (shop.url("/?ms=3"), stop.clone(), answered.clone());
+            tokio::spawn(async move {
+                while !until.load(Ordering::Relaxed) {
+                    let answer = client.post(&url).body("x").send().await.expect("an answer");
+                    assert_eq!(answer.status(), 200);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let mut chat = TcpStream::connect(address).await.unwrap();
+    chat.write_all(b"GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(chat.read_u8().await.unwrap());
+    }
+    let next = Process::start(&shop.feeds, shop.dir.path(), None).await;
+    assert_eq!(next.running.addr, shop.process.running.addr, "the address for other services is handed over, too");
+    let until = answered.load(Ordering::Relaxed) + 200;
+    eventually(PATIENCE, async || (answered.load(Ordering::Relaxed) > until).then_some(())).await;
+    next.reports(shop.route.id, |report| report.backends[0].requests > 100).await;
+    // A connection that the old process has goes on there.
+    chat.write_all(b"still there").await.unwrap();
+    let mut back = [0; 11];
+    chat.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"still there");
+    drop(chat);
+    // It ends by itself when it has no connection any more.
+    eventually(PATIENCE, async || shop.process.running.shutdown.is_cancelled().then_some(())).await;
+    stop.store(true, Ordering::Relaxed);
+    for load in load {
+        load.await.unwrap();
+    }
+    next.running.stop().await;
+}

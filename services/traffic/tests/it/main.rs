@@ -1,0 +1,6 @@
+//! The data path with real sockets: pods are stand-ins on addresses of their own, the feeds are those that a test publishes.
+
+mod change;
+mod protocols;
+mod requests;
+mod support;

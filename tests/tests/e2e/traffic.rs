@@ -1,0 +1,179 @@
+//! Users' requests go on while their app moves. The members are simulated, with pods that answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use drover_api::operations::Operation;
+use drover_api::traffic::{RouteList, RouteView};
+use drover_e2e::apps::App;
+use drover_e2e::emco::{Group, ended, operation_id};
+use drover_e2e::members::Shape;
+use drover_e2e::{System, failed, succeeded};
+use drover_lab::load::{Load, Outcome, Plan};
+use drover_testkit::eventually;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::relocating::no_pods;
+
+const HOST: &str = "shop.example";
+const PORT: u16 = 8080;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A system with pods that answer, and a group with a route.
+struct Shop {
+    system: System,
+    group: Group,
+    port: u16,
+}
+
+impl Shop {
+    async fn start(web: App, shift: Value) -> Self {
+        let system = System::shaped(&Shape { answering: true, ..Shape::default() }, &[]).await;
+        let group = Group::new("shop", web.serving(PORT)).movable(5);
+        let client = &system.client;
+        let project = json!({"metadata": {"name": "e2e"}, "spec": {"allowDependants": true}});
+        client.upsert("/v2/projects", "e2e", &project).await.unwrap();
+        group.approve(client).await.unwrap();
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let spec = json!({"app": "web", "service": "web", "servicePort": 80, "host": HOST, "port": port, "shift": shift});
+        let route = json!({"metadata": {"name": "shop"}, "spec": spec});
+        client.upsert(&format!("{}/routes", group.path()), "shop", &route).await.unwrap();
+        let id = group.verb(client, "instantiate").await.unwrap();
+        succeeded(&ended(client, &id).await.unwrap());
+        let shop = Self { system, group, port };
+        shop.serves().await;
+        shop
+    }
+
+    /// The route, as users see it.
+    async fn route(&self) -> RouteView {
+        let mut routes = self.system.client.get::<RouteList>("/v2/routes?project=e2e").await.unwrap().items;
+        assert_eq!(routes.len(), 1, "{routes:?}");
+        routes.remove(0)
+    }
+
+    async fn serves(&self) {
+        eventually(PATIENCE, async || (self.route().await.state == "serving").then_some(())).await;
+    }
+
+    fn load(&self, rate: f64, streams: bool) -> Load {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        Load::start(Plan { address, host: HOST.to_owned(), rate, slow_every: 50, streams }).unwrap()
+    }
+
+    /// Moves the app away from where it is, and opens that cluster again.
+    async fn moved(&self) -> Operation {
+        let home = self.system.home("web").await;
+        let provider = self.system.member(&home).provider;
+        let client = &self.system.client;
+        let order = json!({"kind": "drain", "clusterProvider": provider, "cluster": home});
+        let plan = client.post("/v2/plans", Some(&order)).await.unwrap().body;
+        let id = operation_id(client, Method::POST, &format!("/v2/plans/{}/apply", plan["id"].as_str().unwrap())).await.unwrap();
+        let operation = ended(client, &id).await.unwrap();
+        client.delete(&format!("/v2/cluster-providers/{provider}/clusters/{home}/cordon")).await.unwrap();
+        self.system.opened(&home).await;
+        operation
+    }
+}
+
+fn none_failed(outcome: &Outcome) {
+    assert_eq!(outcome.failed, 0, "{} were served: {:#?}", outcome.served, outcome.failures);
+    assert!(outcome.served > 0);
+}
+
+/// `moves` moves under load. No request fails, and no POST reaches the pods twice.
+async fn requests_go_on(rate: f64, moves: usize) {
+    let shop = Shop::start(App::new("web", 300).replicas(2), json!({"drainSeconds": 10})).await;
+    let load = shop.load(rate, true);
+    for _ in 0..moves {
+        let before = shop.system.home("web").await;
+        succeeded(&shop.moved().await);
+        assert_ne!(shop.system.home("web").await, before);
+    }
+    none_failed(&load.end().await);
+    let route = shop.route().await;
+    assert_eq!((route.state.as_str(), route.backends.len(), route.backends[0].weight), ("serving", 1, 100), "{route:?}");
+    shop.system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_request_fails_while_the_app_moves() {
+    requests_go_on(50.0, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes minutes; part of make test-long"]
+async fn no_request_fails_through_ten_moves_with_200_requests_per_second() {
+    requests_go_on(200.0, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn weight_goes_to_the_new_copy_step_by_step() {
+    let shop = Shop::start(App::new("web", 300), json!({"steps": [20], "pauseSeconds": 3, "drainSeconds": 5})).await;
+    let load = shop.load(50.0, false);
+    let seen = async {
+        // While the first share lasts, both copies get requests.
+        eventually(PATIENCE, async || {
+            let backends = shop.route().await.backends;
+            let weights: Vec<u16> = backends.iter().map(|backend| backend.weight).collect();
+            (weights == [80, 20] && backends.iter().all(|backend| backend.requests > 0)).then_some(())
+        })
+        .await;
+    };
+    let (operation, ()) = tokio::join!(shop.moved(), seen);
+    succeeded(&operation);
+    none_failed(&load.end().await);
+    shop.system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn move_whose_new_copy_does_not_answer_the_data_path_is_undone() {
+    // The cluster believes that the pods are ready, but nothing listens where the Service points.
+    let shop = Shop::start(App::new("web", 300), json!({})).await;
+    let before = shop.system.home("web").await;
+    let load = shop.load(30.0, false);
+    let sim = shop.system.sim().unwrap();
+    for member in shop.system.members().iter().filter(|member| member.name != before) {
+        sim.silence_pods(member.name);
+    }
+    let operation = shop.moved().await;
+    failed(&operation, "traffic_not_answered");
+    none_failed(&load.end().await);
+    assert_eq!(shop.system.home("web").await, before);
+    let route = shop.route().await;
+    assert_eq!((route.backends.len(), route.backends[0].weight), (1, 100), "{route:?}");
+    shop.system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn move_whose_new_copy_never_gets_ready_is_undone_without_a_failed_request() {
+    let shop = Shop::start(App::new("web", 300), json!({})).await;
+    let before = shop.system.home("web").await;
+    let load = shop.load(30.0, false);
+    for member in shop.system.members().iter().filter(|member| member.name != before) {
+        no_pods(&shop.system, member.name, true).await;
+    }
+    failed(&shop.moved().await, "destination_not_ready");
+    none_failed(&load.end().await);
+    assert_eq!(shop.system.home("web").await, before);
+    shop.system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn second_route_of_an_address_is_refused_and_a_missing_service_is_named() {
+    let shop = Shop::start(App::new("web", 300), json!({})).await;
+    let client = &shop.system.client;
+    let routes = format!("{}/routes", shop.group.path());
+    let route = |name: &str, host: &str, service: &str| json!({"metadata": {"name": name}, "spec": {"app": "web", "service": service, "servicePort": 80, "host": host, "port": shop.port}});
+    let error = client.upsert(&routes, "second", &route("second", "SHOP.example", "web")).await.unwrap_err();
+    assert_eq!(drover::client::code(&error), Some("already_exists"), "{error:#}");
+    client.upsert(&routes, "other", &route("other", "other.example", "wbe")).await.unwrap();
+    let reason = eventually(PATIENCE, async || {
+        let routes = client.get::<RouteList>("/v2/routes").await.unwrap().items;
+        routes.into_iter().find(|route| route.name == "other")?.reason.filter(|reason| reason.contains("wbe"))
+    })
+    .await;
+    assert_eq!(reason, "the app web has no Service wbe; it has web");
+    shop.system.end().await;
+}
