@@ -72,7 +72,8 @@ impl Client {
         // For the history of revisions; it gives no rights.
         let user = std::env::var("USER").ok().and_then(|user| HeaderValue::from_str(&user).ok());
         let headers: Vec<_> = user.map(|user| (HeaderName::from_static("drover-user"), user)).into_iter().collect();
-        let api = drover_client::connect_with_authority(base.as_str(), token.as_deref(), &headers, pem.as_deref()).map_err(|error| anyhow!("{error}"))?;
+        let api = drover_client::connect_with_authority(base.as_str(), token.as_deref(), &headers, pem.as_deref())
+            .map_err(|error| anyhow!("{error}"))?;
         Ok(Self { base, api })
     }
 

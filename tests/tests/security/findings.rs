@@ -191,9 +191,7 @@ async fn kubeconfig_tells_nothing_of_what_is_where_it_leads() {
         system.client.ensure("/v2/cluster-providers", &json!({"metadata": {"name": "probe"}})).await.unwrap();
         let refused = system.client.post("/v2/cluster-providers/probe/clusters", Some(&registered)).await.unwrap_err();
         assert!(matches!(drover::hub::code(&refused), Some("kubeconfig_refused" | "kubeconfig_invalid")), "{server}: {refused:#}");
-        told.push(
-            answer.map_or_else(|error| drover::hub::code(&error).unwrap_or_default().to_owned(), |answer| answer.body.to_string()),
-        );
+        told.push(answer.map_or_else(|error| drover::hub::code(&error).unwrap_or_default().to_owned(), |answer| answer.body.to_string()));
     }
     assert_eq!(told[0], told[1], "an open port and a closed one are told alike");
     let reached = tokio::time::timeout(Duration::from_millis(500), open.accept()).await;

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use drover_api::access::{NewToken, Role, RoleBinding, RoleBindingList, RoleGrant, TokenList, TokenOrder, WhoAmI};
 
 use super::Session;
-use crate::hub::segment;
 use crate::globals::Format;
+use crate::hub::segment;
 use crate::output;
 
 /// `drover token …`.

@@ -51,7 +51,10 @@ impl Wanted {
         if anchor.contains('/') || COLLECTIONS.contains(&anchor.split('?').next().unwrap_or_default()) {
             return Ok(Self::Anchor(anchor.to_owned()));
         }
-        Err(format!("use apps, clusters, plans, operations, moves, routes, call-graphs, audit, or an anchor such as {}", COLLECTIONS.join(", ")))
+        Err(format!(
+            "use apps, clusters, plans, operations, moves, routes, call-graphs, audit, or an anchor such as {}",
+            COLLECTIONS.join(", ")
+        ))
     }
 }
 

@@ -28,7 +28,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 9] = [
+const BACK: [(&str, i64, &str); 10] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     (
@@ -48,6 +48,7 @@ const BACK: [(&str, i64, &str); 9] = [
          alter table deployment_revision drop column controllers",
     ),
     ("orchestrator", 12, "drop table cloud_copy"),
+    ("orchestrator", 19, "drop table traffic_weight"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
