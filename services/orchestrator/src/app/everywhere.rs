@@ -68,8 +68,13 @@ async fn meant(placement: &dyn Placement, dig: &DigRef, app: &AppRequest, elemen
 }
 
 /// The intent with the names of the clusters that it means, for an app that has these copies. A closed cluster counts only if a copy runs
-/// there.
-pub(super) async fn resolved(placement: &dyn Placement, dig: &DigRef, app: &AppRequest, copies: &[&Binding]) -> Result<Intent, PeerError> {
+/// there. `None`: a part of it means no cluster at all.
+pub(super) async fn resolved(
+    placement: &dyn Placement,
+    dig: &DigRef,
+    app: &AppRequest,
+    copies: &[&Binding],
+) -> Result<Option<Intent>, PeerError> {
     let mut named = Intent::default();
     for element in &app.terms.intent.all_of {
         match element.any_of.is_empty() {
@@ -81,7 +86,15 @@ pub(super) async fn resolved(placement: &dyn Placement, dig: &DigRef, app: &AppR
         }
     }
     named.any_of = names(placement, dig, app, &app.terms.intent.any_of, copies).await?;
-    Ok(named)
+    Ok(Some(named).filter(|named| is_complete(&app.terms.intent, named)))
+}
+
+/// Whether every part of the intent means a cluster: a copy must not be removed because a label is on none.
+fn is_complete(intent: &Intent, named: &Intent) -> bool {
+    let means = |part: &[Element], named: &[Element]| part.is_empty() || !named.is_empty();
+    means(&intent.any_of, &named.any_of)
+        && means(&intent.all_of, &named.all_of)
+        && named.all_of.iter().all(|element| element.cluster.is_some() || !element.any_of.is_empty())
 }
 
 async fn names(
@@ -191,6 +204,17 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intent_of_which_a_part_means_no_cluster_is_not_complete() {
+        let one = || vec![element(&MemberKey::new("p", "a"))];
+        let of = |all_of: Vec<Element>, any_of: Vec<Element>| Intent { all_of, any_of };
+        let empty_group = || vec![Element::default()];
+        assert!(is_complete(&of(vec![], one()), &of(vec![], one())));
+        assert!(!is_complete(&of(vec![], one()), &Intent::default()));
+        assert!(!is_complete(&of(one(), vec![]), &Intent::default()));
+        assert!(!is_complete(&of(one(), vec![]), &of(empty_group(), vec![])));
+    }
 
     #[test]
     fn intent_spreads_if_it_demands_clusters_that_it_does_not_name() {

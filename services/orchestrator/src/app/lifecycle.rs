@@ -277,8 +277,9 @@ pub(super) async fn update_order(
         let asks = everywhere::spreads(&terms.intent) || (is_new && everywhere::has_open_parts(&terms.intent));
         let wanted = match asks && !copies.is_empty() {
             true => everywhere::resolved(placement, &group.dig, &revised.request(), &copies).await?,
-            false => terms.intent.clone(),
+            false => None,
         };
+        let wanted = wanted.unwrap_or_else(|| terms.intent.clone());
         let change = intent_change::of(&copies, &wanted, labelled);
         let request =
             |intent| AppRequest { app: app.app.clone(), demand: app.demand.clone(), terms: PlacementTerms { intent, ..terms.clone() } };
