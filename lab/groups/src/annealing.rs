@@ -60,14 +60,7 @@ pub(super) enum Start {
 }
 
 /// Anneals from the given layout until the budget is spent.
-pub(super) fn improve(
-    mut layout: Layout<'_>,
-    weights: &Weights,
-    meter: BudgetMeter<'_>,
-    seed: u64,
-    grouped: bool,
-    heat: Heat,
-) -> Placed {
+pub(super) fn improve(mut layout: Layout<'_>, weights: &Weights, meter: BudgetMeter<'_>, seed: u64, grouped: bool, heat: Heat) -> Placed {
     let mut annealing = Annealing { heat, ..Annealing::new(seed, meter, grouped) };
     annealing.admit(&mut layout);
     let best = annealing.run(&mut layout);

@@ -134,8 +134,10 @@ fn seeds(
     collected: &mut Collected,
 ) {
     let needed = (models.len() * 4).div_ceil(5);
-    let mut table =
-        Table::new("learned", ["case", "seeds", "f median", "least", "most", "mean ± 95 %", "untrained", "best constant", "cgs-greedy", "search"]);
+    let mut table = Table::new(
+        "learned",
+        ["case", "seeds", "f median", "least", "most", "mean ± 95 %", "untrained", "best constant", "cgs-greedy", "search"],
+    );
     for case in cases {
         collected.say(format!("{}: learned by seed", case.name));
         let scores: Vec<LearnedScore> =

@@ -55,7 +55,10 @@ pub fn compare(cases: &[BenchmarkCase], seed: u64, collected: &mut Collected) {
             table.row([case.name.to_owned(), seconds.to_string(), seeds.to_string(), format!("{greedy:.4}"), format!("{learned:.4}")]);
             if seconds == DEFAULT {
                 collected.report.checks.push(Check::holds(
-                    format!("{}: cgs-search from its learned start is not behind that from greedy after {DEFAULT} s, starts included", case.name),
+                    format!(
+                        "{}: cgs-search from its learned start is not behind that from greedy after {DEFAULT} s, starts included",
+                        case.name
+                    ),
                     "at most greedy's",
                     format!("{learned:.4} against {greedy:.4}"),
                     learned <= greedy,
