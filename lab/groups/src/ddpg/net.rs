@@ -158,11 +158,6 @@ impl Adam {
         Self { rate, first: vec![0.0; of.params.len()], second: vec![0.0; of.params.len()], steps: 0 }
     }
 
-    /// Changes the length of the steps.
-    pub fn set_rate(&mut self, rate: f32) {
-        self.rate = rate;
-    }
-
     /// Takes one step against the gradient.
     pub fn step(&mut self, net: &mut Mlp, gradient: &[f32]) {
         self.steps += 1;

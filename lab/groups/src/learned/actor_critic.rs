@@ -17,7 +17,6 @@ use drover_scheduling::groups::{Instance, Weights};
 /// The settings of the actor-critic training; the paper's where it gives them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActorCritic {
-    /// Rates of learning at the beginning; both fall to 0.
     pub actor_rate: f32,
     pub critic_rate: f32,
     pub tau: f32,
@@ -94,10 +93,7 @@ impl ActorCriticAgent {
 
     /// Plays an instance by the softmax of the actor and updates the networks at each step, until `most` updates are done.
     pub fn episode(&mut self, instance: &Instance, weights: &Weights, most: usize, rng: &mut fastrand::Rng) {
-        let left = 1.0 - self.updates as f64 / most.max(1) as f64;
-        let explore = self.settings.explore * left;
-        self.actor_adam.set_rate(self.settings.actor_rate * left as f32);
-        self.critic_adams.iter_mut().for_each(|adam| adam.set_rate(self.settings.critic_rate * left as f32));
+        let explore = self.settings.explore * (1.0 - self.updates as f64 / most.max(1) as f64);
         let mut construction = Construction::of(crate::greedy::begin(instance, weights), *weights);
         // Rewards shrink with the number of places, as the features that are multiplied by it do.
         let scale = instance.places().len() as f64;

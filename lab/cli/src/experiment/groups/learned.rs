@@ -206,6 +206,7 @@ fn by_seed(name: &str, values: &[f64], rivals: [String; 4]) -> Vec<String> {
     row
 }
 
+/// The median by nearest rank.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
