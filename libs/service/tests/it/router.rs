@@ -233,7 +233,7 @@ async fn guard_refuses_other_hosts_and_writes_of_other_sites() {
 #[tokio::test]
 async fn session_of_a_link_reads_and_writes_from_its_own_page_only() {
     let server = Server::start(&FeedHub::new(), |common| common.api_token = Some(SecretString::from("api"))).await;
-    let key = server.common.sessions.link();
+    let key = server.common.sessions.link(drover_service::Identity::ApiToken);
     let cookie = server.common.sessions.sign_in(&key).unwrap().to_str().unwrap().to_owned();
     for wanted in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(wanted), "{cookie}");
