@@ -104,7 +104,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connection pool of the process.
-pub(crate) fn client() -> &'static Client {
+pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| builder().build().expect("a client without certificates of its own can always be built"))
 }

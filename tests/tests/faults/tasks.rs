@@ -34,7 +34,11 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
         named("migration", &["follow-fleet", "orphans", "plan-outcomes"], OnFailure::Restart),
         named("resource-synchronizer", &["follow-members"], OnFailure::Restart),
         named("resource-synchronizer", &workers, OnFailure::RestartOneOfMany),
-        named("orchestrator", &["follow-bindings", "observe", "retire", "sweep", "extend", "hand-over", "wake-steps"], OnFailure::Restart),
+        named(
+            "orchestrator",
+            &["follow-bindings", "observe", "retire", "sweep", "extend", "clouds", "hand-over", "wake-steps"],
+            OnFailure::Restart,
+        ),
         named("orchestrator", &["engine-claim", "engine-lease", "engine-wakes"], OnFailure::Restart),
         named("orchestrator", &["engine-name"], OnFailure::EndProcess),
     ]

@@ -15,7 +15,7 @@ use super::{App, Error, group};
 use crate::peers::{PeerError, Placement};
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::revision::{self, RevisionApp};
+use crate::store::revision::{self, Requester, RevisionApp};
 use crate::store::{hold, overview};
 use crate::workflows::Update;
 
@@ -187,7 +187,16 @@ impl App {
     async fn start_extension(&self, id: Uuid, apps: &[RevisionApp], description: &str) -> Result<Option<Uuid>, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::by_id(&mut tx, id).await?;
-        let change = RevisionChange { verb: Update::KIND, from_revision: None, by: "drover", description, changed: Vec::new() };
+        let by = Requester { name: "drover".to_owned(), ..Requester::default() };
+        let change = RevisionChange {
+            verb: Update::KIND,
+            from_revision: None,
+            by: &by,
+            description,
+            answers: &[],
+            labelled: self.labelled_for(apps).await?,
+            changed: Vec::new(),
+        };
         let operation = match self.change_in(&mut tx, &group, apps, &change).await {
             Ok((operation, _)) => operation,
             // Somebody else changes it at this moment.

@@ -147,9 +147,9 @@ async fn controllers_that_a_group_names_are_asked_and_their_answers_recorded() {
     let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
     let answer = |answer: Value| {
         let asked = asked.clone();
-        post(async move |axum::Json(question): axum::Json<Value>| {
+        post(move |axum::Json(question): axum::Json<Value>| {
             asked.lock().unwrap().push(question);
-            axum::Json(answer)
+            std::future::ready(axum::Json(answer.clone()))
         })
     };
     let server = HttpServer::start(Router::new().route("/placement", answer(placement)).route("/action", answer(action))).await;
@@ -191,10 +191,8 @@ async fn controllers_that_a_group_names_are_asked_and_their_answers_recorded() {
 
 #[tokio::test]
 async fn controller_that_fails_or_refuses_stops_the_request() {
-    let late = post(async || {
-        tokio::time::sleep(Duration::from_secs(60)).await;
-    });
-    let no = post(async || axum::Json(json!({"refused": ["all licences are in use"]})));
+    let late = post(|| tokio::time::sleep(Duration::from_secs(60)));
+    let no = post(|| std::future::ready(axum::Json(json!({"refused": ["all licences are in use"]}))));
     let server = HttpServer::start(Router::new().route("/late", late).route("/no", no)).await;
     let stack = Stack::calling(&members(), WaitSeconds::SHORT, &[server.url("/")]).await;
     let wrong = json!({"type": "monitor", "hook": {"url": "file:///etc/passwd", "timeoutSeconds": 90}});
