@@ -100,7 +100,7 @@ async fn deploy(api: &Client, name: &str, at: &[&str], movable: bool) -> Result<
     done(api.migration_intent_create(p, name, v, run, None, None, &from_value(only("migration"))?).await)?;
     done(api.migration_app_intent_create(p, name, v, run, "migration", None, None, &from_value(named(name, &moves))?).await)?;
     done(api.approve(p, name, v, run, None, None).await)?;
-    let started = done(api.instantiate(p, name, v, run, None, None, &from_value(json!({}))?).await)?;
+    let started = done(api.instantiate(p, name, v, run, None, None, None, &from_value(json!({}))?).await)?;
     finished(api, from_value(started)?).await
 }
 

@@ -147,7 +147,7 @@ pub struct UserState {
 }
 
 /// The kubeconfig of a user of a cluster.
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UserKubeconfig {
     pub kubeconfig: SecretKubeconfig,
 }

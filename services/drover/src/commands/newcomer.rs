@@ -12,6 +12,7 @@ use super::Session;
 use super::before::Before;
 use super::deploy::{self, Application, Wishes};
 use super::manifests::Upload;
+use super::plan::{self, PlanSearchArgs};
 
 /// What `userData1` of a composite app says whose documents were made for a plan.
 const MARK: &str = "made by drover plan newcomer";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::Session;
 use super::super::manifests::Upload;
 use super::{Application, names};
-use crate::client::segment;
+use crate::hub::segment;
 
 /// `--route [PROTOCOL://][HOST]:PORT=SERVICE:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
