@@ -32,8 +32,8 @@ use super::{Common, finish};
 use crate::bench::{cleanup, machine};
 use crate::dev::sim::Simulated;
 use crate::load::{Load, Outcome, Plan};
-use drover::client::Client;
 use drover::globals::Format;
+use drover::hub::Client;
 use drover::stack::{Options, Stack};
 
 /// `drover experiment interruption`.
@@ -149,6 +149,7 @@ async fn by_drover(args: &InterruptionArgs) -> Result<Sample> {
         api_token: None,
         allowed_hosts: Vec::new(),
         local_clusters: true,
+        tls: None,
         durability: Durability::ThrowAway,
         own_ports: false,
         flags: Vec::new(),
@@ -179,9 +180,8 @@ async fn drover_moves(args: &InterruptionArgs, client: &Client, simulated: &Simu
     let (deployment, service) = manifests();
     let files = uploads::split_text(&format!("{deployment}\n---\n{service}"))?;
     let group = deploy::Application::new(&session, "shop");
-    let clusters = cluster::all(&session).await?;
     let wishes = Wishes { movable: Some((true, 5)), ..Wishes::default() };
-    deploy::prepare(&session, &group, &files, &wishes, &clusters).await?;
+    deploy::prepare(&session, &group, &files, &wishes).await?;
     let spec = json!({"app": "web", "service": "web", "servicePort": 80, "host": HOST, "port": port});
     client.upsert(&format!("{}/routes", group.group), "shop", &json!({"metadata": {"name": "shop"}, "spec": spec})).await?;
     let verb = deploy::verb(&session, &group).await?;
