@@ -16,7 +16,7 @@ if [ ! -s "$dir/ca.pem" ]; then
   mv "$dir/ca.key.partial" "$dir/ca.key"
   mv "$dir/ca.pem.partial" "$dir/ca.pem"
 fi
-for service in gateway cluster-manager orchestrator placement migration resource-synchronizer; do
+for service in gateway cluster-manager orchestrator placement migration resource-synchronizer traffic; do
   [ ! -s "$dir/$service.pem" ] || continue
   names=DNS:$service
   if [ "$service" = gateway ]; then

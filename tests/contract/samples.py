@@ -101,6 +101,7 @@ def documents(kubeconfig):
             f"{APPLICATION}/deployment-intent-groups",
             named("run", {"compositeProfile": "production", "version": "r1", "logicalCloud": "all", "overrideValues": [{"app": "web", "values": {"color": "green"}}]}),
         ),
+        (f"{GROUP}/routes", named("web", {"app": "web", "service": "web", "servicePort": 80, "host": "shop.example", "port": 18080})),
         (f"{GROUP}/generic-placement-intents", named("placement")),
         (
             f"{GROUP}/generic-placement-intents/placement/app-intents",

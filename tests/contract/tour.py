@@ -366,6 +366,7 @@ class Story:
         nobody = "00000000-0000-7000-8000-000000000000"
         apps = get("/v2/apps")
         get("/v2/apps?project=shop", record=False)
+        get("/v2/routes")
         copies = [(a["app"], b) for a in apps["items"] for b in a["bindings"]]
         binding = next(b for app, b in copies if app == "cart")
         provider, cluster = binding["member"].split("+")

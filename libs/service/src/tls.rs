@@ -42,7 +42,7 @@ pub struct TlsSettings {
 }
 
 /// The services that certificates can name.
-const SERVICES: [&str; 6] = ["gateway", "cluster-manager", "orchestrator", "placement", "migration", "resource-synchronizer"];
+const SERVICES: [&str; 7] = ["gateway", "cluster-manager", "orchestrator", "placement", "migration", "resource-synchronizer", "traffic"];
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -121,7 +121,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Makes a user of a member\n\nSends a `PUT` request to `/internal/members/{key}/users/{id}`\n\n"]
+    #[doc = "Makes a user of a member: a key, and a certificate that the member's own authority signs. One that exists is renewed when two thirds of its\ntime are over\n\nSends a `PUT` request to `/internal/members/{key}/users/{id}`\n\n"]
     pub async fn member_user_put<'a>(
         &'a self,
         key: &'a str,

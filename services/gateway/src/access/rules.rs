@@ -35,6 +35,7 @@ pub enum Shown {
     /// The same for everybody.
     Same,
     Projects,
+    /// A list whose items name their project.
     Apps,
     Clusters,
     Plans,
@@ -87,6 +88,8 @@ const RULES: &[Rule] = &[
     rule(Read, "projects/*/composite-apps/**", Role::Viewer, At::Project),
     rule(Write, "projects/*/composite-apps/**", Role::Deployer, At::Project),
     rule(Read, "projects/*/logical-clouds/*/kv-pairs/**", Role::Deployer, At::Project),
+    // It has the rights of the user of the cloud.
+    rule(Read, "projects/*/logical-clouds/*/cluster-references/*/kubeconfig", Role::Operator, At::Project),
     rule(Read, "projects/*/logical-clouds/**", Role::Viewer, At::Project),
     rule(Write, "projects/*/logical-clouds/**", Role::Operator, At::Project),
     rule(Read, "projects/*/migration-policies/**", Role::Viewer, At::Project),
@@ -95,6 +98,7 @@ const RULES: &[Rule] = &[
     rule(Write, "projects/*/ca-certs/**", Role::Operator, At::Project),
     // What is about several projects.
     rule(Read, "apps", Role::Viewer, At::Shown(Shown::Apps)),
+    rule(Read, "routes", Role::Viewer, At::Shown(Shown::Apps)),
     rule(Read, "clusters", Role::Viewer, At::Shown(Shown::Clusters)),
     rule(Read, "explain", Role::Viewer, At::Shown(Shown::Explanation)),
     rule(Read, "decisions/*", Role::Viewer, At::Shown(Shown::Decision)),
