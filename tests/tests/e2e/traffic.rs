@@ -167,7 +167,7 @@ async fn second_route_of_an_address_is_refused_and_a_missing_service_is_named() 
     let routes = format!("{}/routes", shop.group.path());
     let route = |name: &str, host: &str, service: &str| json!({"metadata": {"name": name}, "spec": {"app": "web", "service": service, "servicePort": 80, "host": host, "port": shop.port}});
     let error = client.upsert(&routes, "second", &route("second", "SHOP.example", "web")).await.unwrap_err();
-    assert_eq!(drover::client::code(&error), Some("already_exists"), "{error:#}");
+    assert_eq!(drover::hub::code(&error), Some("already_exists"), "{error:#}");
     client.upsert(&routes, "other", &route("other", "other.example", "wbe")).await.unwrap();
     let reason = eventually(PATIENCE, async || {
         let routes = client.get::<RouteList>("/v2/routes").await.unwrap().items;
