@@ -149,7 +149,7 @@ func TestStory(t *testing.T) {
 	if url == "" {
 		url = "http://127.0.0.1:7070"
 	}
-	api, err := drover.NewClientWithResponses(url, drover.WithRequestEditorFn(drover.Token(os.Getenv("DROVER_TOKEN"))))
+	api, err := drover.NewClientWithResponses(url, drover.WithRequestEditorFn(drover.BearerToken(os.Getenv("DROVER_TOKEN"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestStory(t *testing.T) {
 		reference.Spec = drover.ClusterReferenceSpec{ClusterProvider: cluster.provider, Cluster: cluster.name}
 		must(api.ClusterReferenceCreateWithResponse(s.ctx, "shop", "all", nil, reference))
 	}
-	must(api.LogicalCloudInstantiateWithResponse(s.ctx, "shop", "all"))
+	must(api.LogicalCloudInstantiateWithResponse(s.ctx, "shop", "all", nil))
 
 	s.deploy("cart", []string{"private-a", "private-b", "public-c"}, true)
 	moves := s.deploy("ledger", []string{"private-a"}, false)

@@ -9,7 +9,7 @@ programs=$1 helm=$2 name=docker.io/library/${3:-drover:dev}
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 mkdir -p "$context/drover/out" "$context/drover/libraries" "$context/helm"
-for program in drover drover-{gateway,cluster-manager,orchestrator,placement,migration,resource-synchronizer}; do
+for program in drover drover-{gateway,cluster-manager,orchestrator,placement,migration,resource-synchronizer,traffic}; do
   strip -o "$context/drover/out/$program" "$programs/$program"
 done
 for library in $(ldd "$context/drover/out/"* | grep -o '/[^ ]*' | grep '\.so' | sort -u); do

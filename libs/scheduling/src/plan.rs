@@ -68,6 +68,7 @@ pub struct RefusedDestination {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "result", rename_all = "lowercase")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is soon taken apart")]
 pub enum PlanResult {
     /// A plan exists.
     Feasible(Plan),

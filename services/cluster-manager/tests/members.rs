@@ -468,7 +468,8 @@ async fn sync_objects_are_kept_without_their_values() {
     assert_eq!(made["spec"], json!({"kv": [{"userName": ""}, {"gitToken": ""}]}));
     assert_eq!(stack.put(&format!("{path}/git"), secret).await.is(201)["spec"], made["spec"]);
     assert!(!stack.get(path).await.text().contains("ghp_secret"));
-    let stored: Vec<String> = sqlx::query_scalar("select spec::text from resource").fetch_all(&stack.pool).await.unwrap();
+    let stored: Vec<String> =
+        sqlx::query_scalar("select spec::text from drover_cluster_manager.resource").fetch_all(&stack.pool).await.unwrap();
     assert!(stored.iter().all(|spec| !spec.contains("ghp_secret")), "{stored:?}");
     stack.delete(&format!("{path}/git")).await.is(204);
 }

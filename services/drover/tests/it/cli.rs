@@ -275,7 +275,7 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     for (args, word) in [
         (&["get", "apps", "nothing"][..], "no application or app is called nothing"),
         (&["get", "clusters", "nothing"], "no cluster is called nothing"),
-        (&["get", "plans", "nothing"], "There is no id"),
+        (&["get", "plans", "nothing"], "is not an id"),
         (&["explain", "nothing"], "no application is called nothing"),
         (&["delete", "nothing"], "no application is called nothing"),
         (&["plan", "rebalance"], "come later"),

@@ -26,14 +26,19 @@ pub struct CallerList {
 }
 
 impl App {
-    /// The running apps of other groups that seem to call Services of this group by name, as it was approved last.
+    /// The running apps of other groups that seem to call Services of this group by name, as it was approved last, or would be if it
+    /// never was.
     ///
     /// # Errors
-    /// The group does not exist, or a query failed.
+    /// The group does not exist, cannot be approved, or a query failed.
     pub async fn callers(&self, path: &GroupPath) -> Result<CallerList, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
-        let apps = deployment::approved_apps(&mut tx, group.dig.id).await?;
+        let mut apps = deployment::approved_apps(&mut tx, group.dig.id).await?;
+        if apps.is_empty() {
+            // A dry run of a new group approves nothing.
+            apps = self.approve(path, true).await?.revision().into_iter().map(|revised| revised.app).collect();
+        }
         let mut services = Vec::new();
         for app in &apps {
             services.extend(app.demand.services.iter().cloned());
