@@ -155,7 +155,9 @@ async fn kubeconfig_of_a_logical_cloud_works_within_its_rights_and_not_beyond() 
     assert_eq!(code(own.list(&ListParams::default()).await), 200);
     assert_eq!(code(quotas.get("quota").await), 404);
 
-    system.client.delete(&app.path()).await.unwrap();
+    for below in ["/generic-placement-intents/placement/app-intents/inside", "/generic-placement-intents/placement", ""] {
+        system.client.delete(&format!("{}{below}", app.path())).await.unwrap();
+    }
     system.client.post(&format!("{CLOUD}/terminate"), None).await.unwrap();
     deployed(&system, "Terminated").await;
     eventually(Duration::from_secs(30), async || (code(own.list(&ListParams::default()).await) == 403).then_some(())).await;

@@ -36,14 +36,27 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
         named("resource-synchronizer", &workers, OnFailure::RestartOneOfMany),
         named(
             "orchestrator",
-            &["follow-bindings", "observe", "retire", "sweep", "extend", "clouds", "hand-over", "wake-steps"],
+            &[
+                "follow-bindings",
+                "observe",
+                "retire",
+                "sweep",
+                "extend",
+                "clouds",
+                "hand-over",
+                "wake-steps",
+                "publish-routes",
+                "follow-traffic-0",
+            ],
             OnFailure::Restart,
         ),
+        named("traffic", &["certificates", "follow-endpoints", "follow-routes", "listen", "probe", "report", "store"], OnFailure::Restart),
+        named("traffic", &["hand-over"], OnFailure::EndProcess),
         named("orchestrator", &["engine-claim", "engine-lease", "engine-wakes"], OnFailure::Restart),
         named("orchestrator", &["engine-name"], OnFailure::EndProcess),
     ]
     .concat();
-    for service in ["cluster-manager", "placement", "migration", "resource-synchronizer", "orchestrator", "gateway"] {
+    for service in ["cluster-manager", "placement", "migration", "resource-synchronizer", "orchestrator", "gateway", "traffic"] {
         all.extend(named(service, &["http-server"], OnFailure::EndProcess));
     }
     all.into_iter().collect()
