@@ -82,6 +82,11 @@ impl Client {
         &self.base
     }
 
+    /// The HTTP client, which sends the token, for what is no operation of the API.
+    pub fn http(&self) -> &reqwest::Client {
+        self.api.client()
+    }
+
     /// What a refused or failed request means.
     fn failure(&self, error: Error<types::Problem>) -> anyhow::Error {
         match error {

@@ -109,7 +109,7 @@ async fn manifest_of_a_tenant_writes_into_the_tenants_namespace_only() {
     ] {
         group.prepare_without_apps(client).await.unwrap();
         let body =
-            json!({"metadata": {"name": "web"}, "file": STANDARD.encode(format!("{}---\n{object}\n", App::new("web", 100).manifests()))});
+            json!({"metadata": {"name": "web"}, "file": STANDARD.encode(format!("{}\n---\n{object}\n", App::new("web", 100).manifests()))});
         client.upsert(&format!("{}/apps", group.composite()), "web", &body).await.unwrap();
         let refused = group.approve_as_uploaded(client).await.unwrap_err();
         assert_eq!(drover::hub::code(&refused), Some("not_granted"), "{refused:#}");

@@ -58,7 +58,10 @@ struct Browser {
 
 impl Browser {
     fn new() -> Self {
-        Self { http: Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap(), cookies: BTreeMap::new() }
+        Self {
+            http: Client::builder().redirect(reqwest::redirect::Policy::none()).pool_max_idle_per_host(0).build().unwrap(),
+            cookies: BTreeMap::new(),
+        }
     }
 
     async fn send(&mut self, method: Method, url: &Url, form: Option<&[(&str, &str)]>) -> Response {

@@ -84,10 +84,12 @@ impl View {
         if self.is_whole() {
             return Some(answer);
         }
-        let keep = |answer: &mut Value, sees: &dyn Fn(&Value) -> bool| {
-            if let Some(items) = answer["items"].as_array_mut() {
+        let keep = |answer: &mut Value, sees: &dyn Fn(&Value) -> bool| match answer.get_mut("items").and_then(Value::as_array_mut) {
+            Some(items) => {
                 items.retain(sees);
+                true
             }
+            None => false,
         };
         let is_own =
             |document: &Value, pointer: &str| document.pointer(pointer).and_then(Value::as_str).is_some_and(|project| self.sees(project));
@@ -103,18 +105,9 @@ impl View {
                 }
                 answer.is_array()
             }
-            Shown::Apps => {
-                keep(&mut answer, &|app| is_own(app, "/project"));
-                true
-            }
-            Shown::Plans => {
-                keep(&mut answer, &plan);
-                true
-            }
-            Shown::Operations => {
-                keep(&mut answer, &operation);
-                true
-            }
+            Shown::Apps => keep(&mut answer, &|app| is_own(app, "/project")),
+            Shown::Plans => keep(&mut answer, &plan),
+            Shown::Operations => keep(&mut answer, &operation),
             Shown::Plan => plan(&answer),
             Shown::Operation => operation(&answer),
             Shown::Explanation => is_own(&answer, "/project"),
