@@ -43,7 +43,7 @@ import re, sys
 root = open(sys.argv[1]).read()
 package = dict(re.findall(r'^(version|edition|rust-version|license) = (".*")$', root, re.M))
 dependency = lambda name: re.search(rf"^{name} = (.*?)(?: *#.*)?$", root, re.M).group(1)
-text = re.sub(r"^([a-z_-]+)\.workspace = true$", lambda m: f"{m[1]} = {package.get(m[1]) or dependency(m[1])}", open("Cargo.toml").read().replace("publish.workspace = true\n", ""), flags=re.M)
+text = re.sub(r"^([a-z0-9_-]+)\.workspace = true$", lambda m: f"{m[1]} = {package.get(m[1]) or dependency(m[1])}", open("Cargo.toml").read().replace("publish.workspace = true\n", ""), flags=re.M)
 open("Cargo.toml", "w").write(text + "\n[workspace]\n")
 P
   cp "$top/Cargo.lock" .

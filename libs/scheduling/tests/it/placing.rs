@@ -63,7 +63,7 @@ fn advice_of_controllers_excludes_members_and_orders_equals() {
     assert_eq!(reason("onprem+b"), Some("fits, but controllers give onprem+a the better score (3 against 2)"));
 
     web.terms.advice = vec![advice(&ALL.map(|member| (member, "closed")), &[])];
-    assert_eq!(three().decide(vec![web]).outcome, Outcome::NoRoom);
+    assert_eq!(three().decide(vec![web]).outcome, Outcome::Impossible, "no move would help");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use drover_api::scheduling::MemberKey;
 use drover_api::traffic::{RouteBackend, RouteProtocol};
+use drover_testkit::eventually;
 use uuid::Uuid;
 
-use crate::support::{Shop, free_port, pod, route};
+use crate::support::{PATIENCE, Shop, pod, route};
 
 #[tokio::test]
 async fn requests_are_shared_among_the_pods_and_keep_their_host() {
@@ -128,8 +129,11 @@ async fn port_that_is_in_use_is_the_routes_problem_and_no_other_routes() {
     shop.process.reports(blocked.id, |report| report.problem.is_none()).await;
     let double = route(RouteProtocol::Tcp, None, port, &[(shop.copy(), 100)]);
     shop.feeds.route(&double);
-    let problem = shop.process.reports(double.id, |report| report.problem.is_some()).await.problem;
     // Which of the two comes first depends on their ids.
-    assert!(problem.is_some() || shop.process.report(blocked.id).await.unwrap().problem.is_some(), "port {}", free_port());
+    eventually(PATIENCE, async || {
+        let reports = [shop.process.report(double.id).await, shop.process.report(blocked.id).await];
+        reports.into_iter().flatten().any(|report| report.problem.is_some()).then_some(())
+    })
+    .await;
     shop.process.running.stop().await;
 }
