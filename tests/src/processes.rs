@@ -20,7 +20,8 @@ use reqwest::Url;
 use secrecy::ExposeSecret;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
-const TOKEN: &str = "a token that only this machine's loopback ever sees";
+/// The token by which the processes know each other if they have no certificates.
+pub const TOKEN: &str = "a token that only this machine's loopback ever sees";
 
 /// The services with state of their own, in the order in which they are started.
 pub const SERVICES: [&str; 5] = ["cluster-manager", "placement", "resource-synchronizer", "migration", "orchestrator"];

@@ -57,7 +57,7 @@ async fn services_serve_each_other_by_certificate_and_refuse_a_wrong_identity() 
     assert_eq!(ask(Some((own.path(), "migration")), Method::PUT).await, 403, "only the orchestrator writes");
     assert_eq!(ask(Some((other.path(), "orchestrator")), Method::GET).await, 0, "a certificate of another authority ends the handshake");
     // The token that one machine uses is none here.
-    let by_token = processes.client("placement").http().get(claims.clone()).send().await.unwrap();
+    let by_token = client(own.path(), None).get(claims.clone()).bearer_auth(drover_e2e::processes::TOKEN).send().await.unwrap();
     assert_eq!(by_token.status(), 401);
     // What speaks without TLS is not answered.
     let plain = reqwest::get(format!("http://127.0.0.1:{}/healthz", claims.port().unwrap())).await;

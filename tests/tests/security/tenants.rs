@@ -58,7 +58,7 @@ async fn newcomer_moves_apps_of_other_projects_only_for_a_mover() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn user_of_a_project_meets_no_other_project_anywhere() {
     let system = System::guarded().await;
-    for (project, app) in [("blog", "hidden"), ("shop", "cart")] {
+    for (project, app) in [("blog", "unseen"), ("shop", "cart")] {
         succeeded(&Group::new(app, App::new(app, 500)).in_project(project).deploy(&system.client).await.unwrap());
     }
     let viewer = with_role(&system, "viewer", "viewer", Some("shop")).await;
@@ -67,7 +67,7 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
     {
         // Pages are no operations of the API.
         let answer = viewer.http().get(viewer.base().join(path).unwrap()).send().await.unwrap().text().await.unwrap();
-        assert!(!answer.contains("hidden") && !answer.contains("blog"), "{path}: {answer}");
+        assert!(!answer.contains("unseen") && !answer.contains("blog"), "{path}: {answer}");
     }
     let capacity: Value = viewer.get("/v2/clusters?view=capacity").await.unwrap();
     assert!(capacity.to_string().contains("another project's app"), "that room is taken is no secret: {capacity}");
@@ -80,7 +80,7 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
     let operations: Value = system.client.get("/v2/operations").await.unwrap();
     let subject = |operation: &&Value| operation["subject"].as_str().unwrap().starts_with("blog/");
     let operation = operations["items"].as_array().unwrap().iter().find(subject).unwrap()["id"].as_str().unwrap().to_owned();
-    let group = Group::new("hidden", App::new("hidden", 500)).in_project("blog");
+    let group = Group::new("unseen", App::new("unseen", 500)).in_project("blog");
     for path in [
         pods,
         "/v2/projects/blog".to_owned(),
@@ -103,7 +103,7 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
         let error = viewer.call(method, &path, None).await.unwrap_err();
         assert!(is_status(&error, 404) || is_status(&error, 403), "{path}: {error:#}");
     }
-    system.serves_on("hidden", &system.serves("hidden").await).await;
+    system.serves_on("unseen", &system.serves("unseen").await).await;
     system.end().await;
 }
 

@@ -356,7 +356,7 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     let since = json(&url, &["get", "apps", "-o", "json"])[0]["bindings"][0]["since"].as_str().unwrap()[..19].to_owned();
     assert!(apps.contains(&since), "{apps}");
     let chosen = shown()[1].clone();
-    assert!(chosen.to_string().contains("preferred") && chosen.to_string().contains("theirs"), "{chosen}");
+    assert!(chosen.to_string().contains("preferred") && chosen.to_string().contains("cloud"), "{chosen}");
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--wait"]);
     assert_eq!(shown()[1], chosen, "options that are not given again keep their values");
 
