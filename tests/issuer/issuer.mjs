@@ -5,6 +5,8 @@ import http from "node:http";
 import Provider from "oidc-provider";
 
 const [secret, callback] = process.argv.slice(2);
+// Who started it reads one line; the provider says more later.
+process.stdout.on("error", () => {});
 const server = http.createServer();
 server.listen(0, "127.0.0.1", () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
