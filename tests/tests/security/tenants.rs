@@ -86,7 +86,7 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
         "/v2/projects/blog".to_owned(),
         format!("{}/status", group.path()),
         format!("{}/apps/unseen", group.composite()),
-        "/v2/explain?app=unseen&project=blog".to_owned(),
+        "/v2/explain?app=unseen/unseen&project=blog".to_owned(),
         format!("/v2/operations/{operation}"),
         format!("/v2/operations/{operation}/events"),
         format!("/ui/operations/{operation}"),
