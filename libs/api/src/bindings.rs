@@ -65,6 +65,7 @@ pub enum DesiredState {
 
 /// Status of a binding (feed `bindings`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct BindingStatus {
     pub id: Uuid,
     pub member: MemberKey,
@@ -92,7 +93,7 @@ pub struct BindingStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
     /// Seconds for which all objects must have been ready before the binding is: the app's `drover.io/serving-after`.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", alias = "serving_after")]
     pub serving_after: u32,
 }
 

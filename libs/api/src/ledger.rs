@@ -49,6 +49,7 @@ pub struct ClaimHeads {
 
 /// An item in the answer of `GET /v2/clusters?view=capacity`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterCapacity {
     /// The cluster, as `<provider>+<cluster>`.
     pub member: MemberKey,
@@ -216,6 +217,7 @@ pub struct LedgerHead {
 
 /// Answer of `GET /v2/decisions/{id}`: the request, what was considered, and the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DecisionRecord {
     #[serde(flatten)]
     pub decision: drover_scheduling::Decision,
@@ -250,11 +252,12 @@ pub struct Explanation {
 
 /// Groups of apps that call each other: as they run, and as they could be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ExplainedCalls {
     /// The groups as they run; absent if the apps do not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<CallStory>,
-    /// The groups in the decision that placed the app; absent if a plan placed it. Its `chosen_by` says what the policy saw.
+    /// The groups in the decision that placed the app; absent if a plan placed it. Its `chosenBy` says what the policy saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<CallStory>,
     /// The decision that would be made now for each limit of the groups' size (rho) if none of the apps had room yet.

@@ -7,6 +7,8 @@ pub mod access;
 pub mod apps;
 pub mod bindings;
 pub mod digs;
+#[cfg(test)]
+mod earlier_tests;
 pub mod grants;
 pub mod ledger;
 pub mod members;

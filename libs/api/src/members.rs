@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 /// A registered cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Member {
     /// Id of the cluster's document. A cluster that is registered again under the same name has another id.
     pub id: Uuid,
@@ -28,6 +29,7 @@ pub struct Member {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned: Option<Cordon>,
     /// Number that grows whenever the kubeconfig changes.
+    #[serde(alias = "credential_version")]
     pub credential_version: i64,
 }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 /// A workflow as users see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Operation {
     pub id: Uuid,
     /// Kind of work: `instantiate`, `terminate`, `update`, `relocate`, …
@@ -72,6 +73,7 @@ pub enum OperationState {
 
 /// An attempt of a step of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct OperationStep {
     pub name: String,
     /// Direction: `do` or `undo`.

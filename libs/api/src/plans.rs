@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 /// Body of `PUT /internal/plans/{id}`: what to plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PlanOrder {
     /// The purpose of the plan.
     #[serde(flatten)]
@@ -42,6 +43,7 @@ pub struct PlanOrder {
 
 /// Options of the search for a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PlanSearch {
     /// Time limit in seconds, 0.001 to 20. Absent: the default of migration (`--plan-seconds`, 0.05).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +85,7 @@ pub enum PlanWish {
 
 /// A stored plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PlanDocument {
     pub id: Uuid,
     /// The purpose of the plan: `newcomer` or `drain`.
@@ -103,8 +106,10 @@ pub struct PlanDocument {
     /// Name of the policy that ranked the candidates; empty if no policy was active.
     pub policy: String,
     /// Version of the feed `fleet` on which the plan was made.
+    #[serde(alias = "made_on")]
     pub made_on: String,
     /// Time in RFC 3339.
+    #[serde(alias = "created_at")]
     pub created_at: String,
 }
 

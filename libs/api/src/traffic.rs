@@ -34,6 +34,7 @@ impl RouteProtocol {
 
 /// A route as the data path carries it out (feed `routes` of orchestrator; the key is the id).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct RouteTable {
     /// Id of the route's document.
     pub id: Uuid,
@@ -48,12 +49,13 @@ pub struct RouteTable {
     /// Name of the Kubernetes Service.
     pub service: String,
     /// Name of the Service's port as EndpointSlices have it; empty for the only port of a Service.
-    #[serde(default)]
+    #[serde(default, alias = "service_port")]
     pub service_port: String,
     /// Path of the HTTP request that tells whether an endpoint answers; none: a connection tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<String>,
     /// Seconds for which a request waits if no endpoint can take it.
+    #[serde(alias = "hold_seconds")]
     pub hold_seconds: u16,
     /// The copies of the app.
     pub backends: Vec<RouteBackend>,
@@ -79,6 +81,7 @@ pub struct CopyEndpoints {
 
 /// The endpoints of one port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PortEndpoints {
     pub namespace: String,
     pub service: String,
@@ -86,7 +89,7 @@ pub struct PortEndpoints {
     #[serde(default)]
     pub port: String,
     /// What the Service says of the protocol, for example `kubernetes.io/h2c`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "app_protocol")]
     pub app_protocol: Option<String>,
     /// Addresses at which the data path reaches ready pods that are not being ended.
     #[schema(value_type = Vec<String>)]
@@ -105,6 +108,7 @@ pub struct RouteReport {
 
 /// The traffic of one copy through one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct BackendReport {
     pub binding: Uuid,
     /// The weight with which the process chooses it.

@@ -11,6 +11,7 @@ pub(crate) const MICRO: f64 = 1e-6;
 /// The calls of one app. Absent if none were declared or measured: the app is then placed on its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct CallTerms {
     /// The apps that it calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -18,7 +19,7 @@ pub struct CallTerms {
     /// The largest number of apps in a group; 1 disables grouping.
     pub rho: u32,
     /// A group without room for all its apps at the preferred provider goes to the next provider as a whole instead of being split.
-    #[serde(default)]
+    #[serde(default, alias = "keep_together")]
     pub keep_together: bool,
     /// Latencies between clusters. A pair that is not listed costs as much as the slowest listed pair; without any, all pairs are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,10 +74,12 @@ impl CallTerms {
 /// Calls from one app to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct CallTo {
     /// The called app.
     pub app: String,
     /// Rate in millionths of a call. All apps of a group use the same unit (per request or per second).
+    #[serde(alias = "micro_calls")]
     pub micro_calls: u64,
 }
 
@@ -93,28 +96,31 @@ pub struct Latency {
 /// The effect of calls on the placement of a deployment intent group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct CallStory {
     /// The largest allowed number of apps in a group.
     pub rho: u32,
     /// The groups, sorted by their first app.
     pub groups: Vec<CallGroup>,
     /// Share of all calls that are between groups, 0 to 1.
+    #[serde(alias = "between_groups")]
     pub between_groups: f64,
     /// Share of all calls that leave their cluster, 0 to 1. Absent if not placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crossing: Option<f64>,
     /// Mean round-trip time between clusters over all calls of the group, in microseconds. Absent if not placed or if no latencies are
     /// known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "waiting_us")]
     pub waiting_us: Option<f64>,
     /// How the members were chosen. Absent if the groups were not placed by their calls, or run already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "chosen_by")]
     pub chosen_by: Option<PolicyStory>,
 }
 
 /// How a policy chose the members of groups and apps. Objectives are values of f (docs/how-to/group-placement.md); lower is better.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct PolicyStory {
     /// The policy of the call graph.
     pub policy: GroupPolicy,
@@ -135,6 +141,7 @@ pub struct PolicyStory {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<PolicyStep>,
     /// The objective before the local search.
+    #[serde(alias = "before_search")]
     pub before_search: f64,
     /// What the local search moved, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -95,6 +95,7 @@ pub struct Placement {
 /// A member and whether the app fits there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Considered {
     pub member: MemberKey,
     pub priority: u8,
@@ -105,7 +106,7 @@ pub struct Considered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// Age of its capacity in milliseconds.
-    #[serde(default)]
+    #[serde(default, alias = "age_ms")]
     pub age_ms: u64,
 }
 

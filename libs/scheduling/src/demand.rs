@@ -9,6 +9,7 @@ use crate::Amounts;
 /// What one app needs on each member where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Demand {
     /// The pods of its workloads.
     pub groups: Vec<PodGroup>,
@@ -20,7 +21,7 @@ pub struct Demand {
     #[serde(default)]
     pub volumes: u32,
     /// Whether it must not run twice: a move stops the old copy before it starts the new one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not", alias = "at_most_once")]
     pub at_most_once: bool,
     /// Its Services as `namespace/name`, which other pods of the same member may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -33,26 +34,27 @@ pub struct Demand {
 /// Equal pods of one workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct PodGroup {
     /// `Kind/name` of the workload.
     pub workload: String,
-    /// Number of pods; ignored if `per_node`.
+    /// Number of pods; ignored if `perNode`.
     pub replicas: u32,
     /// Additional pods during an update (`maxSurge`); counted only then.
     #[serde(default)]
     pub surge: u32,
     /// One pod on each matching node (DaemonSet).
-    #[serde(default)]
+    #[serde(default, alias = "per_node")]
     pub per_node: bool,
     /// Effective requests of one pod, with init containers, sidecars and overhead; `pods` is 1.
     pub requests: Amounts,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// `nodeSelector`: the node must have every label.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "node_selector")]
     pub node_selector: BTreeMap<String, String>,
     /// Required node affinity: one term must hold, with all its requirements. Empty: no restriction.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "node_affinity")]
     pub node_affinity: Vec<Vec<NodeRequirement>>,
 }
 

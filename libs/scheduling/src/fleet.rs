@@ -87,6 +87,7 @@ impl MemberState {
 /// The capacity of one member as last observed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Capacity {
     /// Nodes, sorted by name.
     pub nodes: Arc<Vec<Node>>,
@@ -94,7 +95,7 @@ pub struct Capacity {
     #[serde(default, deserialize_with = "filled")]
     pub observed: BTreeMap<Uuid, Observed>,
     /// Age of the observation in milliseconds when the fleet was assembled; readers add the time since then.
-    #[serde(default)]
+    #[serde(default, alias = "age_ms")]
     pub age_ms: u64,
     /// Whether metrics.k8s.io is available.
     #[serde(default)]
@@ -150,6 +151,7 @@ pub struct Taint {
 /// Observations of one binding on its member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Observed {
     /// Requests of its pods, by node.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, Amounts>))]
@@ -158,10 +160,10 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Amounts>,
     /// Age of its oldest running pod, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "age_s")]
     pub age_s: Option<u64>,
     /// Median time of its pods from creation to Ready, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "ready_s")]
     pub ready_s: Option<f64>,
 }
 

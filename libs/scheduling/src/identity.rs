@@ -51,10 +51,12 @@ impl fmt::Display for MemberKey {
 /// Reference to a deployment intent group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct DigRef {
     /// UUID of its document.
     pub id: Uuid,
     pub project: String,
+    #[serde(alias = "composite_app")]
     pub composite_app: String,
     /// Version of the composite app.
     pub version: String,

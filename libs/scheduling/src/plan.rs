@@ -29,6 +29,7 @@ pub enum PlanKind {
 /// The input of planning, apart from the fleet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct PlanRequest {
     /// Whether room is sought for a newcomer or a member is drained.
     pub kind: PlanKind,
@@ -46,7 +47,7 @@ pub struct PlanRequest {
     #[serde(default)]
     pub external: BTreeMap<Uuid, BTreeMap<String, f64>>,
     /// Spend the whole budget of the search on a plan with fewer moves, instead of using the first plan in the order of the policy.
-    #[serde(default)]
+    #[serde(default, alias = "fewest_moves")]
     pub fewest_moves: bool,
 }
 
@@ -79,6 +80,7 @@ pub enum PlanResult {
 /// The apps that move, their destinations and the order, with reasons. Nothing is reserved until the plan is applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// The members on which room is made.
     pub targets: Vec<MemberKey>,
@@ -94,6 +96,7 @@ pub struct Plan {
     /// All candidates in the order of examination, with those that stay.
     pub candidates: Vec<Candidate>,
     /// Estimated cost in seconds: the sum of `MoveCost` over all moves.
+    #[serde(alias = "cost_s")]
     pub cost_s: f64,
     /// Preferred members that were tried without success, with the reasons.
     #[serde(default)]
@@ -112,6 +115,7 @@ pub struct Plan {
 /// Whether all pods of a plan get nodes. The schedulers of the members place pods without knowing the packing of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct PlanScheduling {
     /// For which orders all pods get nodes; the least certain of all members.
     pub holds: Holds,
@@ -120,7 +124,7 @@ pub struct PlanScheduling {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<Uuid>,
     /// The same for the newcomer's apps.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "newcomer_order")]
     pub newcomer_order: Vec<String>,
     /// Members on which it depends on pods of operations under way, which have no nodes yet. A plan made when they have is more certain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -170,6 +174,7 @@ pub struct Move {
 /// An app that was considered as a victim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Candidate {
     /// Claim.
     pub claim: Uuid,
@@ -187,7 +192,7 @@ pub struct Candidate {
     /// Whether it is a victim.
     pub taken: bool,
     /// Why it is not a victim.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "why_not")]
     pub why_not: Option<Exclusion>,
 }
 
@@ -238,6 +243,7 @@ pub struct Dependant {
 /// The reasons why no plan was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Infeasible {
     /// A reason for each member that was tried.
     pub members: Vec<WhyNot>,
@@ -250,7 +256,7 @@ pub struct Infeasible {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<MemberKey>,
     /// The bound on the search was reached before it was exhausted.
-    #[serde(default)]
+    #[serde(default, alias = "cut_short")]
     pub cut_short: bool,
     /// How many sets of victims and destinations were examined.
     #[serde(default)]

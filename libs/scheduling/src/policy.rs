@@ -8,6 +8,7 @@ use uuid::Uuid;
 /// A policy with the definitions of all algorithms and parameters that it may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Policy {
     /// Name of the policy document; empty if no policy is active.
     #[serde(default)]
@@ -18,7 +19,7 @@ pub struct Policy {
     #[serde(default)]
     pub algorithms: Vec<AlgorithmUse>,
     /// Largest depth of a cascade of moves. 0: destinations must have room without further moves.
-    #[serde(default)]
+    #[serde(default, alias = "cascade_depth")]
     pub cascade_depth: u32,
     /// Definitions of all algorithms by name.
     #[serde(default)]

@@ -20,21 +20,23 @@ pub struct AppRequest {
 /// Where an app may run, with all defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct PlacementTerms {
     /// The placement intent. Labels are resolved when a decision is made.
     pub intent: Intent,
     /// The members of its logical cloud. Members outside are never used. `onprem+*` stands for every cluster of `onprem`, and `*+*` for
     /// every cluster.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<MemberKey>))]
+    #[serde(alias = "logical_cloud")]
     pub logical_cloud: Arc<[MemberKey]>,
     /// What to do if the best provider is full.
-    #[serde(default)]
+    #[serde(default, alias = "when_full")]
     pub when_full: WhenFull,
     /// How to choose among members of equal provider priority.
     #[serde(default)]
     pub packing: Packing,
     /// Whether the app may be moved although other pods may call its Services.
-    #[serde(default)]
+    #[serde(default, alias = "allow_dependants")]
     pub allow_dependants: bool,
     /// Its calls. Absent: it is placed on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

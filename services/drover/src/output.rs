@@ -6,7 +6,6 @@ use anyhow::Result;
 use comfy_table::{Table, presets};
 use drover_api::scheduling::Amounts;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::globals::Format;
 
@@ -31,43 +30,13 @@ pub fn print<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) ->
 /// The value cannot be serialised.
 pub fn render<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) -> Rows) -> Result<String> {
     Ok(match format {
-        Format::Json => serde_json::to_string_pretty(&camel(serde_json::to_value(value)?))?,
-        Format::Yaml => serde_yaml::to_string(&camel(serde_json::to_value(value)?))?,
+        Format::Json => serde_json::to_string_pretty(&serde_json::to_value(value)?)?,
+        Format::Yaml => serde_yaml::to_string(&serde_json::to_value(value)?)?,
         Format::Table | Format::Wide => {
             let (head, rows) = rows(format == Format::Wide);
             table(&head, &rows)
         }
     })
-}
-
-/// Keys below which users' own names are keys, which stay as they are.
-const OWN_NAMES: [&str; 10] =
-    ["labels", "annotations", "nodeSelector", "matchLabels", "data", "scores", "parameters", "definitions", "external", "values"];
-
-/// The value with all field names in camelCase. Some types of the services have snake_case names on the wire, which must not change
-/// there; a program that reads the output of this one meets one spelling.
-fn camel(value: Value) -> Value {
-    match value {
-        Value::Array(items) => items.into_iter().map(camel).collect(),
-        Value::Object(fields) => fields
-            .into_iter()
-            .map(|(key, value)| {
-                let key = camel_key(&key);
-                let value = if OWN_NAMES.contains(&key.as_str()) { value } else { camel(value) };
-                (key, value)
-            })
-            .collect(),
-        other => other,
-    }
-}
-
-fn camel_key(key: &str) -> String {
-    if !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {
-        return key.to_owned();
-    }
-    let mut words = key.split('_').filter(|word| !word.is_empty());
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |key, word| key + &word[..1].to_ascii_uppercase() + &word[1..])
 }
 
 /// Writes to stdout. A closed pipe (`| head`) is no error.
@@ -142,20 +111,4 @@ fn hint(code: &str) -> Option<&'static str> {
 /// Whether stderr is a terminal, on which progress may redraw its line.
 pub fn is_terminal() -> bool {
     std::io::stderr().is_terminal()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn json_has_camel_case_field_names_and_keeps_names_of_users() {
-        let value =
-            json!([{"age_ms": 1, "labels": {"my_label": "a_b"}, "extra": {"example.com/my_gpu": 1}, "kind": {"not_moved": "no_room"}}]);
-        let expected =
-            json!([{"ageMs": 1, "labels": {"my_label": "a_b"}, "extra": {"example.com/my_gpu": 1}, "kind": {"notMoved": "no_room"}}]);
-        assert_eq!(camel(value), expected);
-    }
 }

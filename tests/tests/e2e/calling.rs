@@ -106,9 +106,9 @@ async fn explained(system: &System, places: &Places) {
     let told: Value = system.client.get("/v2/explain?app=socks%2Fcarts&project=e2e").await.unwrap();
     let calls = &told["calls"];
     assert!((calls["running"]["crossing"].as_f64().unwrap() - crossing(places)).abs() < 1e-6, "{calls}");
-    let bounds: Vec<u64> = calls["by_rho"].as_array().unwrap().iter().map(|story| story["rho"].as_u64().unwrap()).collect();
+    let bounds: Vec<u64> = calls["byRho"].as_array().unwrap().iter().map(|story| story["rho"].as_u64().unwrap()).collect();
     assert_eq!(bounds, [1, 2, 3, 4, 5, 6]);
-    let groups = |rho: usize| calls["by_rho"][rho - 1]["groups"].as_array().unwrap().len();
+    let groups = |rho: usize| calls["byRho"][rho - 1]["groups"].as_array().unwrap().len();
     assert_eq!(groups(1), apps().len());
     assert!(groups(4) < groups(2) && groups(2) < groups(1), "{calls}");
 }

@@ -57,7 +57,7 @@ pub struct ListedCluster {
 pub struct ClusterHealth {
     #[serde(flatten)]
     pub state: ClusterState,
-    /// Nodes and usage as last observed; `age_ms` says how long ago. Absent if unknown.
+    /// Nodes and usage as last observed; `ageMs` says how long ago. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
     /// The uid of its namespace `kube-system`, which identifies the Kubernetes cluster; absent until it was read.

@@ -237,7 +237,7 @@ struct Scripted {
 
 impl Placement {
     pub fn claim(&self, member: &str) {
-        let dig = json!({"id": Uuid::new_v4(), "project": "demo", "composite_app": "shop", "version": "v1", "name": "shop"});
+        let dig = json!({"id": Uuid::new_v4(), "project": "demo", "compositeApp": "shop", "version": "v1", "name": "shop"});
         let claim = json!({"id": Uuid::new_v4(), "dig": dig, "request": request(), "member": member, "state": "held", "pods": [], "fence": 1, "operation": Uuid::new_v4()});
         self.0.lock().unwrap().claims.push((member.to_owned(), serde_json::from_value(claim).unwrap()));
     }

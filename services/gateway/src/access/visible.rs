@@ -17,7 +17,7 @@ use super::rules::Shown;
 pub const OTHER: &str = "another project's app";
 
 /// Fields with texts for people.
-const TEXTS: [&str; 14] = [
+const TEXTS: [&str; 13] = [
     "message",
     "reason",
     "reasons",
@@ -25,7 +25,6 @@ const TEXTS: [&str; 14] = [
     "error",
     "why",
     "subject",
-    "changed_since_dry_run",
     "changedSinceDryRun",
     "leftovers",
     "kept",
@@ -160,7 +159,7 @@ impl View {
             return;
         }
         if of_dig.is_some() {
-            object.insert("dig".into(), json!({"id": NIL, "project": "", "composite_app": "", "version": "", "name": OTHER}));
+            object.insert("dig".into(), json!({"id": NIL, "project": "", "compositeApp": "", "version": "", "name": OTHER}));
         } else {
             object.insert("project".into(), "".into());
         }
@@ -172,7 +171,7 @@ impl View {
         if object.get("reason").is_some_and(Value::is_string) {
             object.insert("reason".into(), "it belongs to another project".into());
         }
-        if let Some(detail) = object.get_mut("why_not").and_then(|why| why.get_mut("detail")) {
+        if let Some(detail) = object.get_mut("whyNot").and_then(|why| why.get_mut("detail")) {
             *detail = "it belongs to another project".into();
         }
     }
@@ -254,8 +253,8 @@ mod tests {
     #[test]
     fn victims_of_other_projects_keep_their_priority_and_nothing_that_names_them() {
         let victim = |project: &str, app: &str| {
-            json!({"claim": "0198-7", "dig": {"id": "1", "project": project, "composite_app": "weblog", "version": "v1", "name": "weblog"}, "app": app,
-                "priority": 3, "scores": [{"algorithm": "secret-sauce"}], "why_not": {"code": "volume", "detail": "comments has a volume"}, "reason": "comments is small"})
+            json!({"claim": "0198-7", "dig": {"id": "1", "project": project, "compositeApp": "weblog", "version": "v1", "name": "weblog"}, "app": app,
+                "priority": 3, "scores": [{"algorithm": "secret-sauce"}], "whyNot": {"code": "volume", "detail": "comments has a volume"}, "reason": "comments is small"})
         };
         let plan =
             json!({"kind": {"newcomer": {"project": "shop"}}, "plan": {"waves": [[victim("blog", "comments"), victim("shop", "cart")]]}});

@@ -77,7 +77,7 @@ async fn operation(State(known): State<FakeDocuments>, Path(id): Path<Uuid>) -> 
 /// A relocation in this state.
 pub fn operation_that_is(id: Uuid, state: OperationState, code: Option<&str>) -> Operation {
     let document = json!({"id": id, "kind": "relocate", "subject": "s", "state": state, "message": "as it is", "code": code,
-        "steps": [], "createdAt": "2026-01-01T00:00:00Z", "created_at": "2026-01-01T00:00:00Z"});
+        "steps": [], "createdAt": "2026-01-01T00:00:00Z"});
     serde_json::from_value(document).unwrap()
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-/// What the answer of a dry run depends on. Sent back in the body of the verb, the operation says in `changed_since_dry_run` what of it
+/// What the answer of a dry run depends on. Sent back in the body of the verb, the operation says in `changedSinceDryRun` what of it
 /// has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Basis {

@@ -39,7 +39,7 @@ async fn documents_are_created_read_and_approved() {
     let web = apps.iter().find(|app| app["app"] == "web").unwrap();
     assert_eq!(web["demand"]["groups"][0]["requests"]["cpu"], 500);
     assert_eq!(web["demand"]["groups"][0]["replicas"], 2);
-    assert_eq!(web["terms"]["when_full"], "preferred");
+    assert_eq!(web["terms"]["whenFull"], "preferred");
     let db = apps.iter().find(|app| app["app"] == "db").unwrap();
     assert_eq!(db["terms"]["intent"]["anyOf"].as_array().unwrap().len(), 2, "without an intent: anywhere in the logical cloud");
 

@@ -32,7 +32,7 @@ async fn told(stack: &Stack, dig: &str, app: &str) -> Vec<(String, f64)> {
     let terms = stack.get("/internal/digs/lookup?project=p&compositeApp=shop&version=v1&dig=shop").await;
     let app = terms["apps"].as_array().unwrap().iter().find(|found| found["app"] == app).unwrap().clone();
     let calls = app["terms"]["calls"]["to"].as_array().cloned().unwrap_or_default();
-    calls.iter().map(|call| (call["app"].as_str().unwrap().to_owned(), call["micro_calls"].as_f64().unwrap() * 1e-6)).collect()
+    calls.iter().map(|call| (call["app"].as_str().unwrap().to_owned(), call["microCalls"].as_f64().unwrap() * 1e-6)).collect()
 }
 
 /// What services would send of so many requests: web calls cart, cart calls db, which sends nothing itself.

@@ -111,7 +111,7 @@ async fn waiting_for_room_is_shown_in_status_apps_and_events() {
     })
     .await;
     assert_eq!((&shown["moves"][0]["app"], &shown["moves"][0]["to"]), (&json!("victim/victim"), &json!("onprem+b")), "moves of the child");
-    assert!(shown["plan"].is_string() && shown["steps"].as_array().unwrap().iter().all(|step| step["started_at"].is_string()));
+    assert!(shown["plan"].is_string() && shown["steps"].as_array().unwrap().iter().all(|step| step["startedAt"].is_string()));
     let child = shown["children"][0].as_str().unwrap();
     assert_eq!(stack.get(&format!("/v2/operations/{child}")).await["parent"], json!(id));
 

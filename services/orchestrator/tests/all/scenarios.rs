@@ -118,7 +118,7 @@ async fn deed_says_what_has_changed_since_its_dry_run() {
     let started = stack.call("POST", &format!("{dig}/instantiate"), Some(body)).await;
 
     assert_eq!(started.status, 202, "{}", started.body);
-    let changed = started.body["changed_since_dry_run"].as_array().unwrap().clone();
+    let changed = started.body["changedSinceDryRun"].as_array().unwrap().clone();
     assert!(changed.iter().any(|one| one.as_str().unwrap().starts_with("shop on onprem+a: ")), "{changed:?}");
     expect_state(&stack.ended(started.headers["location"].to_str().unwrap()).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["shop@b held"]);
@@ -126,7 +126,7 @@ async fn deed_says_what_has_changed_since_its_dry_run() {
     let dry = stack.call("POST", &format!("{dig}/update?dryRun=All"), None).await;
     let update = stack.call("POST", &format!("{dig}/update"), Some(json!({"basis": dry.body["basis"]}))).await;
     let operation = stack.ended(update.headers["location"].to_str().unwrap()).await;
-    assert_eq!((&operation["state"], &operation["changed_since_dry_run"]), (&json!("succeeded"), &Value::Null), "{operation:#}");
+    assert_eq!((&operation["state"], &operation["changedSinceDryRun"]), (&json!("succeeded"), &Value::Null), "{operation:#}");
 }
 
 #[tokio::test]

@@ -5,10 +5,32 @@ use drover_api::ledger::DecisionRecord;
 use drover_scheduling::{Decision, Outcome};
 use drover_store::{MigrationSet, Store, StoreConfig};
 use drover_testkit::test_db;
+use serde::Serialize;
+use serde_json::Value;
 use sqlx::migrate::Migrator;
 use uuid::Uuid;
 
 const A: [&str; 1] = ["onprem+a"];
+
+/// As the first version wrote it: names of fields in snake_case.
+fn first(value: &impl Serialize) -> Value {
+    fn snake(value: Value) -> Value {
+        match value {
+            Value::Array(items) => items.into_iter().map(snake).collect(),
+            Value::Object(fields) => fields.into_iter().map(|(name, value)| (snake_name(&name), snake(value))).collect(),
+            other => other,
+        }
+    }
+    // Names of EMCO's placement intents were camelCase then, too.
+    fn snake_name(name: &str) -> String {
+        if matches!(name, "allOf" | "anyOf" | "clusterProvider" | "clusterLabel") {
+            return name.to_owned();
+        }
+        let letter = |c: char| if c.is_uppercase() { format!("_{}", c.to_ascii_lowercase()) } else { c.to_string() };
+        name.chars().map(letter).collect()
+    }
+    snake(serde_json::to_value(value).unwrap())
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jsonb_ledger_is_read_after_the_migration() {
@@ -24,10 +46,11 @@ async fn jsonb_ledger_is_read_after_the_migration() {
     };
 
     // The same, as the first version stored it.
+    assert!(first(&wanted)["apps"][0]["terms"]["when_full"].is_string(), "{}", first(&wanted));
     let db = test_db().await;
     let all = sqlx::migrate!("../../migrations/placement");
-    let first = Migrator { migrations: all.migrations[..1].to_vec().into(), ..all };
-    let store = Store::connect(&StoreConfig::new("placement", db.url.clone()), &[MigrationSet::new("placement", first)]).await.unwrap();
+    let earliest = Migrator { migrations: all.migrations[..1].to_vec().into(), ..all };
+    let store = Store::connect(&StoreConfig::new("placement", db.url.clone()), &[MigrationSet::new("placement", earliest)]).await.unwrap();
     sqlx::query("update head set seq = 1").execute(store.pool()).await.unwrap();
     let insert = "insert into decision (id, seq, project, composite_app, dig, dig_id, operation, outcome, request, answer) \
         values ($1, 1, $2, $3, $4, $5, $6, 'placed', $7, $8)";
@@ -38,8 +61,8 @@ async fn jsonb_ledger_is_read_after_the_migration() {
         .bind(&wanted.dig.name)
         .bind(wanted.dig.id)
         .bind(wanted.operation)
-        .bind(serde_json::to_value(&wanted).unwrap())
-        .bind(serde_json::to_value(&decision).unwrap())
+        .bind(first(&wanted))
+        .bind(first(&decision))
         .execute(store.pool())
         .await
         .unwrap();
@@ -57,8 +80,8 @@ async fn jsonb_ledger_is_read_after_the_migration() {
             .bind(&claim.member.0)
             .bind(claim.fence)
             .bind(claim.operation)
-            .bind(serde_json::to_value(&*claim.request).unwrap())
-            .bind(serde_json::to_value(&claim.pods).unwrap())
+            .bind(first(&*claim.request))
+            .bind(first(&claim.pods))
             .execute(store.pool())
             .await
             .unwrap();
