@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut).flat_map(Map::values_mut)
     {
         plain_parameters(operation);
+        no_key(operation);
         one_body(operation);
         one_success(operation);
         name_errors(operation);
@@ -58,6 +59,13 @@ fn plain_parameters(operation: &mut Value) {
         if let Some(schema) = parameter.get_mut("schema").and_then(Value::as_object_mut) {
             schema.remove("enum");
         }
+    }
+}
+
+/// The client makes the keys of requests itself, in `src/lib.rs`.
+fn no_key(operation: &mut Value) {
+    if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+        parameters.retain(|parameter| parameter["name"] != "Idempotency-Key");
     }
 }
 

@@ -12,6 +12,8 @@ mod generated {
 
 use std::time::Duration;
 
+use progenitor_client::{ClientHooks, OperationInfo};
+use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -87,7 +89,42 @@ pub fn connect_with_authority(
     Ok(Client::new_with_client(url.trim_end_matches('/'), http.build()?))
 }
 
+/// Stands for one request, so that the gateway carries it out once however often it arrives.
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Pauses before a request is repeated whose connection broke. A gateway that is started again takes a few seconds.
+const PAUSES: [Duration; 4] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+
+impl ClientHooks<()> for Client {
+    async fn exec(&self, request: reqwest::Request, _: &OperationInfo) -> reqwest::Result<reqwest::Response> {
+        self.execute(request).await
+    }
+}
+
 impl Client {
+    /// Sends a request. A GET or POST whose connection broke before the answer is sent again, with the same key.
+    async fn execute(&self, mut request: reqwest::Request) -> reqwest::Result<reqwest::Response> {
+        if request.method() == Method::POST && !request.headers().contains_key(KEY) {
+            let key = HeaderValue::try_from(uuid::Uuid::new_v4().to_string());
+            request.headers_mut().extend(key.ok().map(|key| (KEY, key)));
+        }
+        let mut pauses = PAUSES.iter();
+        let mut broke = false;
+        loop {
+            let again = request.try_clone().filter(|again| matches!(*again.method(), Method::GET | Method::POST));
+            let answer = self.client().execute(request).await;
+            let lost = |error: &reqwest::Error| error.is_request() && !error.is_timeout() && (broke || !error.is_connect());
+            match (&answer, again, pauses.next()) {
+                (Err(error), Some(again), Some(pause)) if lost(error) => {
+                    broke = true;
+                    tokio::time::sleep(*pause).await;
+                    request = again;
+                }
+                _ => return answer,
+            }
+        }
+    }
+
     /// Requests an operation by its path, which begins with `/v2`, and may have a query. An empty answer is `null`.
     ///
     /// # Errors
@@ -122,7 +159,7 @@ impl Client {
             Operation::at(method, path).ok_or_else(|| Error::InvalidRequest(format!("the API has no operation {method} {path}")))?;
         let method = operation.method.parse().map_err(|_| Error::InvalidRequest(format!("{} is not a method", operation.method)))?;
         let request = self.client().request(method, format!("{}{path}", self.baseurl())).header("accept", "application/json");
-        let response = prepare(request).send().await?;
+        let response = self.execute(prepare(request).build()?).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -135,7 +172,36 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn post_whose_connection_broke_is_sent_again_with_the_same_key() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = connect(&format!("http://{}", listener.local_addr().unwrap()), None, &[]).unwrap();
+        let server = tokio::spawn(async move {
+            let mut keys = Vec::new();
+            let body = "{\"path\": \"/login\", \"expiresInSeconds\": 60}";
+            let answer = format!("HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            for answer in ["", &answer] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+                }
+                let request = String::from_utf8(request).unwrap();
+                keys.extend(request.lines().find(|line| line.starts_with("idempotency-key: ")).map(str::to_owned));
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            keys
+        });
+        let link = client.login_link_create().await.unwrap().into_inner();
+        assert_eq!(link.path, "/login");
+        let keys = server.await.unwrap();
+        assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+    }
 
     #[test]
     fn operation_of_a_path_is_the_one_with_the_fewest_parameters() {

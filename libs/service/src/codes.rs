@@ -88,6 +88,9 @@ codes! {
     REFERENCE_NOT_FOUND "reference_not_found" 409 "A resource that this one refers to does not exist";
     PRECONDITION_FAILED "precondition_failed" 412 "The resource has changed since it was read";
     WRONG_STATE "wrong_state" 409 "Not possible in the current state";
+    IDEMPOTENCY_KEY_REUSED "idempotency_key_reused" 422 "The idempotency key belongs to another request";
+    IDEMPOTENCY_KEY_IN_USE "idempotency_key_in_use" 409 "The request with this idempotency key is still being carried out";
+    ANSWER_NOT_KEPT "answer_not_kept" 409 "The request was carried out, and its answer is not kept";
     // operations
     BUSY "busy" 409 "Another operation holds this deployment intent group";
     PAST_THE_PIVOT "past_the_pivot" 409 "The operation can no longer be undone";

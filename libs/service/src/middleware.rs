@@ -26,6 +26,18 @@ pub fn request_id() -> Option<String> {
     REQUEST_ID.try_with(Clone::clone).ok()
 }
 
+/// Carries out the rest of a request even if its sender hangs up meanwhile: hyper drops a handler then.
+pub async fn to_its_end(rest: impl Future<Output = Response> + Send + 'static) -> Response {
+    let rest = REQUEST_ID.scope(request_id().unwrap_or_default(), rest);
+    match tokio::spawn(rest.in_current_span()).await {
+        Ok(response) => response,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => panicked(panic),
+            Err(error) => Problem::internal(error).into_response(),
+        },
+    }
+}
+
 /// State of [`observe`].
 #[derive(Clone)]
 pub(crate) struct Observed {

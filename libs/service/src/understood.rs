@@ -35,11 +35,19 @@ impl DryRun {
     /// # Errors
     /// The value is another one than `All`.
     pub fn asked(&self) -> Result<bool, Problem> {
-        match self.dry_run.as_deref() {
-            None | Some("") => Ok(false),
-            Some(word) if word.eq_ignore_ascii_case("all") => Ok(true),
-            Some(other) => Err(codes::INVALID.problem(format!("dryRun must be All or absent, not {other:?}"))),
-        }
+        asks_dry_run(self.dry_run.as_deref())
+    }
+}
+
+/// Whether a value of `dryRun` asks for a dry run: `All`, as in Kubernetes, or `true`.
+///
+/// # Errors
+/// The value is another one.
+pub fn asks_dry_run(value: Option<&str>) -> Result<bool, Problem> {
+    match value.unwrap_or_default().to_ascii_lowercase().as_str() {
+        "" | "false" => Ok(false),
+        "all" | "true" => Ok(true),
+        _ => Err(codes::INVALID.problem(format!("dryRun must be All or absent, not {:?}", value.unwrap_or_default()))),
     }
 }
 
@@ -165,6 +173,13 @@ mod tests {
         let uri = |text: &'static str| Uri::from_static(text);
         assert_eq!(with_wait(&uri("/v2/a?b=1"), 30).unwrap(), "/v2/a?b=1&wait=30s");
         assert_eq!(with_wait(&uri("/v2/a"), 30).unwrap(), "/v2/a?wait=30s");
+    }
+
+    #[test]
+    fn dry_run_is_all_or_true_and_no_other_word() {
+        let asked = |value: &str| asks_dry_run(Some(value)).ok();
+        assert_eq!(["All", "all", "true", "", "false"].map(asked), [Some(true), Some(true), Some(true), Some(false), Some(false)]);
+        assert_eq!((asked("Some"), asks_dry_run(None).ok()), (None, Some(false)));
     }
 
     #[test]

@@ -49,9 +49,10 @@ pub fn routes() -> OpenApiRouter<SignIn> {
 /// Make a link that signs one browser in, as whoever makes it. It works once.
 #[utoipa::path(post, path = "/v2/login-links", operation_id = "login_link_create", tag = "access",
     responses((status = 201, description = "The link", body = LoginLink)))]
-async fn create(State(sign_in): State<SignIn>, Extension(principal): Extension<Principal>) -> (StatusCode, Json<LoginLink>) {
+async fn create(State(sign_in): State<SignIn>, Extension(principal): Extension<Principal>) -> Response {
     let path = format!("/login?key={}", sign_in.sessions.link(principal.identity));
-    (StatusCode::CREATED, Json(LoginLink { path, expires_in_seconds: LINK_LIFETIME.as_secs() }))
+    let link = LoginLink { path, expires_in_seconds: LINK_LIFETIME.as_secs() };
+    (StatusCode::CREATED, [(header::CACHE_CONTROL, NO_STORE)], Json(link)).into_response()
 }
 
 #[derive(Deserialize)]

@@ -7,10 +7,8 @@ use toml::{Table, Value};
 use crate::{crates, manifest, root, rust_files};
 
 /// Dependencies that no source names but that are needed: crate, dependency, reason.
-const ALLOWED: [(&str, &str, &str); 5] = [
-    ("drover-client", "progenitor-client", "named by the code that build.rs generates"),
+const ALLOWED: [(&str, &str, &str); 3] = [
     ("drover-client", "serde", "named by the code that build.rs generates"),
-    ("drover-client", "uuid", "named by the code that build.rs generates"),
     ("drover-memory-guard", "tonic-prost", "named by the code that build.rs generates"),
     ("drover-service", "rustls-webpki", "its library is called webpki"),
 ];

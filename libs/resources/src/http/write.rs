@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use drover_service::{Problem, codes};
+use drover_service::{Problem, asks_dry_run, codes};
 use drover_store::{StoreError, Tx};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use uuid::Uuid;
@@ -28,7 +28,7 @@ pub async fn create(
     let parent = params.fill(&kind.parent_template())?;
     let path = path_of(kind, &parent, &incoming)?;
     let foreign = documents.foreign(kind, params).await?;
-    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: dry_run(query)? };
+    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: asks_dry_run(param(query, "dryRun"))? };
     let mut tx = documents.store.begin().await?;
     let (document, ignored) = writing.create(&mut tx, incoming).await?;
     writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
@@ -59,7 +59,7 @@ pub async fn replace(
         return Err(ResourceError::MismatchedName.into());
     }
     let foreign = documents.foreign(kind, params).await?;
-    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: dry_run(query)? };
+    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: asks_dry_run(param(query, "dryRun"))? };
     let mut tx = documents.store.begin().await?;
     let found = store::lock(&mut tx, kind, &path).await?;
     // A document below an earlier parent of the same name does not count.
@@ -92,7 +92,7 @@ pub async fn delete(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
-    let dry_run = dry_run(query)?;
+    let dry_run = asks_dry_run(param(query, "dryRun"))?;
     let mut tx = documents.store.begin().await?;
     let Some(document) = store::lock(&mut tx, kind, &path).await? else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
@@ -217,15 +217,6 @@ impl Writing<'_> {
             "Strict" | "Warn" => Ok(ignored),
             other => Err(codes::INVALID.problem(format!("fieldValidation={other}: Strict, Warn or Ignore is expected"))),
         }
-    }
-}
-
-/// Whether the query has `dryRun=All`: everything is done except the commit.
-fn dry_run(query: &Params) -> Result<bool, Problem> {
-    match param(query, "dryRun") {
-        None | Some("") => Ok(false),
-        Some("All") => Ok(true),
-        Some(other) => Err(codes::INVALID.problem(format!("dryRun={other}: All is expected"))),
     }
 }
 

@@ -2,8 +2,8 @@
 //! by this version, and a database of a later version is refused.
 //!
 //! The earlier version is the one before 2026-11-23 19:00 UTC. No program of it is built: this version's database gets that version's schema
-//! again. So what is tried are the migrations on data, and that the operation goes on; not documents and journals as the earlier program
-//! would have written them.
+//! again, and what is stored as JSON the names that fields had. So what is tried are the migrations on data, and that the operation goes on;
+//! not all else that the earlier program would have written differently.
 
 use std::path::Path;
 
@@ -28,9 +28,10 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 10] = [
+const BACK: [(&str, i64, &str); 11] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
+    ("gateway", 2, "drop table idempotency"),
     (
         "orchestrator",
         9,
@@ -53,6 +54,32 @@ const BACK: [(&str, i64, &str); 10] = [
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
 ];
+
+/// Names of fields in what services store as JSON. They were snake_case.
+const FIELDS: &str = "compositeApp logicalCloud whenFull allowDependants atMostOnce perNode nodeSelector nodeAffinity keepTogether microCalls \
+    ageMs whyNot cutShort costS newcomerOrder betweenGroups waitingUs chosenBy beforeSearch madeOn createdAt";
+
+/// SQL that gives fields their earlier names wherever JSON is stored, except in users' documents.
+fn earlier_names() -> String {
+    let pairs = FIELDS.split_whitespace().map(|name| {
+        let letter = |c: char| if c.is_uppercase() { format!("_{}", c.to_ascii_lowercase()) } else { c.to_string() };
+        format!("('{name}', '{}')", name.chars().map(letter).collect::<String>())
+    });
+    format!(
+        "do $$ declare col record; field record; begin
+           for col in select c.table_schema, c.table_name, c.column_name from information_schema.columns c
+             join information_schema.tables t using (table_schema, table_name)
+             where c.data_type = 'jsonb' and c.table_schema like 'drover_%' and t.table_type = 'BASE TABLE'
+               and c.table_name not in ('resource', 'bundle') loop
+             for field in select * from (values {}) names (now, before) loop
+               execute format('update %I.%I set %I = replace(%I::text, %L, %L)::jsonb where %I::text like %L', col.table_schema, col.table_name,
+                 col.column_name, col.column_name, '\"' || field.now || '\":', '\"' || field.before || '\":', col.column_name,
+                 '%\"' || field.now || '\":%');
+             end loop;
+           end loop; end $$;",
+        pairs.collect::<Vec<_>>().join(", ")
+    )
+}
 
 /// Runs SQL on the database of a Drover that is not running.
 fn sql(data: &Path, statements: &str) {
@@ -125,7 +152,7 @@ fn earlier_version_with_a_move_under_way_is_taken_over() {
     let data = folder.path().join("data");
     let back =
         BACK.map(|(set, version, statements)| in_schema(set, &format!("{statements}; delete from MIGRATIONS where version = {version}")));
-    sql(&data, &back.concat());
+    sql(&data, &(back.concat() + &earlier_names()));
     let (up, url) = start(folder.path());
     wait(|| moves(&url)[0]["stage"] == "done" && on(&url, "slow") == ["aws+public-b Ready"]);
     assert_eq!(on(&url, "still"), ["aws+public-b Ready"]);

@@ -8,11 +8,12 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use drover_api::access::{AuditEntry, Role};
-use drover_service::{Identity, Principal, Problem, ProblemDocument, codes, request_id, telemetry};
+use drover_service::{Identity, Principal, Problem, ProblemDocument, codes, request_id, telemetry, to_its_end};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
+use super::repeated::{Found, Keyed};
 use super::rules::{self, At, Need, Owner, Shown};
 use super::visible::View;
 use super::{Access, forbidden};
@@ -45,10 +46,16 @@ pub async fn authorize(State(access): State<Access>, mut request: Request, next:
         Ok(entry) => entry,
         Err(problem) => return problem.into_response(),
     };
-    let answer = access.answer(&principal, allowed, request, next).await;
-    let (answer, code) = code(answer).await;
-    access.0.audit.end(AuditEntry { status: Some(answer.status().as_u16()), code, ..entry }).await;
-    answer
+    let keyed = match (&allowed, &access.0.store) {
+        (Ok(_), Some(_)) => Keyed::of(&principal, &mut request).await,
+        _ => Ok(None),
+    };
+    match keyed {
+        Ok(None) => access.recorded(&principal, allowed, entry, request, next).await,
+        // Who sent a key will ask again, so the request is carried out even if its sender hangs up.
+        Ok(Some(keyed)) => to_its_end(async move { access.once(keyed, &principal, allowed, entry, request, next).await }).await,
+        Err(problem) => access.end(entry, problem.into_response()).await,
+    }
 }
 
 impl Access {
@@ -100,6 +107,46 @@ impl Access {
                 next.run(request).await
             }
             Err(problem) => problem.into_response(),
+        }
+    }
+
+    /// As [`Access::answer`], with the outcome in the audit log.
+    async fn recorded(
+        &self,
+        principal: &Principal,
+        allowed: Result<Need, Problem>,
+        entry: AuditEntry,
+        request: Request,
+        next: Next,
+    ) -> Response {
+        let answer = self.answer(principal, allowed, request, next).await;
+        self.end(entry, answer).await
+    }
+
+    async fn end(&self, entry: AuditEntry, answer: Response) -> Response {
+        let (answer, code) = code(answer).await;
+        self.0.audit.end(AuditEntry { status: Some(answer.status().as_u16()), code, ..entry }).await;
+        answer
+    }
+
+    /// As [`Access::recorded`], unless the request was carried out before.
+    async fn once(
+        &self,
+        keyed: Keyed,
+        principal: &Principal,
+        allowed: Result<Need, Problem>,
+        entry: AuditEntry,
+        request: Request,
+        next: Next,
+    ) -> Response {
+        let found = match self.store() {
+            Ok(store) => keyed.begin(store).await,
+            Err(problem) => Err(problem),
+        };
+        match found {
+            Ok(Found::New(attempt)) => attempt.end(self.recorded(principal, allowed, entry, request, next).await).await,
+            Ok(Found::Answered(answer)) => self.end(entry, answer).await,
+            Err(problem) => self.end(entry, problem.into_response()).await,
         }
     }
 

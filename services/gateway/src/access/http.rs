@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use drover_api::access::{AuditList, NewToken, Role, RoleBinding, RoleBindingList, TokenList, TokenOrder, WhoAmI};
-use drover_service::{Json, Path, Principal, Problem, Query, codes};
+use drover_service::{DryRun, Json, Path, Principal, Problem, Query, codes};
 use http::{StatusCode, header};
 use rand::distr::{Alphanumeric, SampleString};
 use serde::Deserialize;
@@ -36,17 +36,25 @@ async fn whoami(Extension(principal): Extension<Principal>) -> Json<WhoAmI> {
 }
 
 /// Make a token. The answer has its secret, which cannot be read again.
-#[utoipa::path(post, path = "/v2/tokens", operation_id = "token_create", tag = "access", request_body = TokenOrder,
-    responses((status = 201, description = "The token", body = NewToken)))]
+#[utoipa::path(post, path = "/v2/tokens", operation_id = "token_create", tag = "access", params(DryRun), request_body = TokenOrder,
+    responses((status = 201, description = "The token", body = NewToken), (status = 200, description = "The order, which would be carried out (dry run)", body = TokenOrder)))]
 async fn token_create(
     State(access): State<Access>,
     Extension(principal): Extension<Principal>,
+    Query(query): Query<DryRun>,
     Json(order): Json<TokenOrder>,
 ) -> Result<Response, Problem> {
+    let dry = query.asked()?;
     name_is_valid(&order.name)?;
     scope_is_valid(order.role, order.projects.as_deref())?;
     if order.expires_in_seconds.is_some_and(|seconds| !(1..=LONGEST).contains(&seconds)) {
         return Err(codes::INVALID.problem(format!("Invalid Input: expiresInSeconds is 1 to {LONGEST}")));
+    }
+    if dry {
+        return match store::tokens(access.store()?).await?.iter().any(|token| token.name == order.name) {
+            true => Err(store::name_is_taken(&order.name)),
+            false => Ok(Json(order).into_response()),
+        };
     }
     // 285 random bits of the operating system.
     let token = format!("{PREFIX}{}", Alphanumeric.sample_string(&mut rand::rng(), 48));
@@ -62,10 +70,14 @@ async fn token_list(State(access): State<Access>) -> Result<Json<TokenList>, Pro
 }
 
 /// Revoke a token. Its next request is refused, and its sessions have ended.
-#[utoipa::path(delete, path = "/v2/tokens/{token}", operation_id = "token_revoke", tag = "access", params(("token" = String, Path, description = "Name of the token")),
+#[utoipa::path(delete, path = "/v2/tokens/{token}", operation_id = "token_revoke", tag = "access", params(("token" = String, Path, description = "Name of the token"), DryRun),
     responses((status = 204, description = "It is revoked")))]
-async fn token_revoke(State(access): State<Access>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
-    match store::revoke_token(access.store()?, &name).await? {
+async fn token_revoke(State(access): State<Access>, Path(name): Path<String>, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
+    let there = match query.asked()? {
+        true => store::tokens(access.store()?).await?.iter().any(|token| token.name == name),
+        false => store::revoke_token(access.store()?, &name).await?,
+    };
+    match there {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(codes::NOT_FOUND.problem(format!("There is no token {name}"))),
     }
@@ -80,14 +92,16 @@ async fn binding_list(State(access): State<Access>) -> Result<Json<RoleBindingLi
 
 /// Give a role to users of the identity provider.
 #[utoipa::path(put, path = "/v2/role-bindings/{binding}", operation_id = "role_binding_put", tag = "access",
-    params(("binding" = String, Path, description = "Name of the binding")), request_body = RoleBinding,
+    params(("binding" = String, Path, description = "Name of the binding"), DryRun), request_body = RoleBinding,
     responses((status = 200, description = "As stored", body = RoleBinding)))]
 async fn binding_put(
     State(access): State<Access>,
     Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
+    Query(query): Query<DryRun>,
     Json(binding): Json<RoleBinding>,
 ) -> Result<Json<RoleBinding>, Problem> {
+    let dry = query.asked()?;
     if name != binding.name {
         return Err(codes::MISMATCHED_NAME.problem(format!("The body names {:?}, the path {name:?}", binding.name)));
     }
@@ -97,15 +111,25 @@ async fn binding_put(
     if subject.is_none() || binding.subject.len() > 300 || binding.subject.contains('\0') {
         return Err(codes::INVALID.problem("Invalid Input: subject is `user:<e-mail address or subject>` or `group:<name>`"));
     }
-    store::keep_binding(access.store()?, &binding, &principal.name).await?;
+    if !dry {
+        store::keep_binding(access.store()?, &binding, &principal.name).await?;
+    }
     Ok(Json(binding))
 }
 
 /// Remove a role binding. Its users lose the role at their next request.
 #[utoipa::path(delete, path = "/v2/role-bindings/{binding}", operation_id = "role_binding_delete", tag = "access",
-    params(("binding" = String, Path, description = "Name of the binding")), responses((status = 204, description = "It is gone")))]
-async fn binding_delete(State(access): State<Access>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
-    match store::remove_binding(access.store()?, &name).await? {
+    params(("binding" = String, Path, description = "Name of the binding"), DryRun), responses((status = 204, description = "It is gone")))]
+async fn binding_delete(
+    State(access): State<Access>,
+    Path(name): Path<String>,
+    Query(query): Query<DryRun>,
+) -> Result<StatusCode, Problem> {
+    let there = match query.asked()? {
+        true => store::bindings(access.store()?).await?.iter().any(|binding| binding.name == name),
+        false => store::remove_binding(access.store()?, &name).await?,
+    };
+    match there {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(codes::NOT_FOUND.problem(format!("There is no role binding {name}"))),
     }

@@ -9,6 +9,7 @@ mod authorize;
 mod http;
 mod limit;
 mod owners;
+mod repeated;
 pub mod rules;
 mod store;
 mod visible;

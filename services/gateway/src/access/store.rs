@@ -105,13 +105,16 @@ pub async fn keep_token(db: &Store, order: &TokenOrder, secret: &str, by: &str) 
         .fetch_one(&mut *tx)
         .await;
     let TokenRow(token) = kept.map_err(StoreError::from).map_err(|error| match error.constraint() {
-        Some("token_name") => {
-            codes::ALREADY_EXISTS.problem(format!("There is a token {} already; revoke it first, or take another name", order.name))
-        }
+        Some("token_name") => name_is_taken(&order.name),
         _ => error.into(),
     })?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(token)
+}
+
+/// The problem of a token whose name another one has.
+pub fn name_is_taken(name: &str) -> Problem {
+    codes::ALREADY_EXISTS.problem(format!("There is a token {name} already; revoke it first, or take another name"))
 }
 
 /// Revokes a token; false if there is none.

@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::proxy::config;
 
-const ADMIN: &str = "the api token of the configuration";
+pub const ADMIN: &str = "the api token of the configuration";
 const GROUP: &str = "/v2/projects/shop/composite-apps/shop/v1/deployment-intent-groups/shop";
 const OPERATION: &str = "019a6b1e-7c11-7d0e-b6a1-3f2f0e6f9c55";
 const COPY: &str = "019a6b1e-7c11-7d0e-b6a1-000000000001";
@@ -27,7 +27,7 @@ async fn services() -> HttpServer {
             "bindings": [{"binding": binding, "member": "onprem+a", "phase": "Ready"}]})
     };
     let apps = json!({"items": [app("shop", "shop", COPY), app("blog", "weblog", "019a6b1e-7c11-7d0e-b6a1-000000000002")]});
-    let operation = |subject: &str, message: &str| json!({"id": OPERATION, "kind": "instantiate", "subject": subject, "state": "running", "message": message, "steps": [], "created_at": "now"});
+    let operation = |subject: &str, message: &str| json!({"id": OPERATION, "kind": "instantiate", "subject": subject, "state": "running", "message": message, "steps": [], "createdAt": "now"});
     let of_blog = operation("blog/weblog/v1/weblog", "weblog/web");
     let list = json!({"items": [of_blog, operation("shop/shop/v1/shop", "waits for weblog/web")]});
     let echo = async |request: Request| {
@@ -43,16 +43,20 @@ async fn services() -> HttpServer {
     HttpServer::start(router).await
 }
 
-struct Gateway {
-    running: Running,
+pub struct Gateway {
+    pub running: Running,
     database: TestDb,
     _services: HttpServer,
-    http: Client,
+    pub http: Client,
 }
 
 impl Gateway {
     async fn start(change: impl FnOnce(&mut Config)) -> Self {
-        let (services, database) = (services().await, test_db().await);
+        Self::before(services().await, change).await
+    }
+
+    pub async fn before(services: HttpServer, change: impl FnOnce(&mut Config)) -> Self {
+        let database = test_db().await;
         let url: url::Url = services.url("/").parse().unwrap();
         let peers = Peers {
             cluster_manager: url.clone(),
@@ -87,20 +91,20 @@ impl Gateway {
         self.send(method, path, token, None).await.status().as_u16()
     }
 
-    async fn token(&self, name: &str, role: &str, projects: Value) -> String {
+    pub async fn token(&self, name: &str, role: &str, projects: Value) -> String {
         let order = json!({"name": name, "role": role, "projects": projects});
         let (status, made) = self.ask(Method::POST, "/v2/tokens", ADMIN, Some(order)).await;
         assert_eq!(status, 201, "{made}");
         made["token"].as_str().unwrap().to_owned()
     }
 
-    async fn audit(&self) -> Vec<Value> {
+    pub async fn audit(&self) -> Vec<Value> {
         let (status, list) = self.ask(Method::GET, "/v2/audit?limit=1000", ADMIN, None).await;
         assert_eq!(status, 200, "{list}");
         list["items"].as_array().unwrap().clone()
     }
 
-    async fn database(&self) -> PgConnection {
+    pub async fn database(&self) -> PgConnection {
         let mut connection = PgConnection::connect(self.database.url.expose_secret()).await.unwrap();
         sqlx::query("set search_path = drover_gateway").execute(&mut connection).await.unwrap();
         connection

@@ -3,3 +3,4 @@
 
 mod access;
 mod proxy;
+mod repeated;

@@ -14,7 +14,7 @@ pub mod traces;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use drover_service::{Json, Problem, codes};
+use drover_service::{Json, Problem, asks_dry_run, codes};
 use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -45,11 +45,7 @@ pub struct VerbQuery {
 impl VerbQuery {
     /// Whether a dry run is requested.
     pub fn dry(&self) -> Result<bool, Problem> {
-        match self.dry_run.as_deref() {
-            None | Some("") => Ok(false),
-            Some(word) if word.eq_ignore_ascii_case("all") => Ok(true),
-            Some(other) => Err(codes::INVALID.problem(format!("dryRun must be All or absent, not {other:?}"))),
-        }
+        asks_dry_run(self.dry_run.as_deref())
     }
 
     /// How long to wait for the end of the operation: at most a minute, which is below the time limit of a request.
