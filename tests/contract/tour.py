@@ -410,15 +410,21 @@ class Story:
         """Tokens, role bindings, and who did what."""
         self.hub.call("GET", "/v2/whoami")
         token = {"name": "ci", "role": "deployer", "projects": ["shop"], "expiresInSeconds": 86400}
+        self.post("/v2/tokens?dryRun=All", token, record=False)
         self.post("/v2/tokens", token)
+        self.post("/v2/tokens?dryRun=All", token, status=409, code="already_exists", record=False)
         self.post("/v2/tokens", token, status=409, code="already_exists")
         self.hub.call("GET", "/v2/tokens")
+        self.hub.call("DELETE", "/v2/tokens/ci?dryRun=All", record=False)
         self.hub.call("DELETE", "/v2/tokens/ci")
         self.hub.call("DELETE", "/v2/tokens/ci", status=404, code="not_found")
         binding = {"name": "shop-team", "subject": "group:shop-developers", "role": "deployer", "projects": ["shop"]}
+        self.hub.call("PUT", "/v2/role-bindings/shop-team?dryRun=All", binding, record=False)
+        assert self.get("/v2/role-bindings", record=False)["items"] == []
         self.hub.call("PUT", "/v2/role-bindings/shop-team", binding)
         self.hub.call("PUT", "/v2/role-bindings/other", binding, status=400, code="mismatched_name")
         self.hub.call("GET", "/v2/role-bindings")
+        self.hub.call("DELETE", "/v2/role-bindings/shop-team?dryRun=All", record=False)
         self.hub.call("DELETE", "/v2/role-bindings/shop-team")
         self.hub.call("DELETE", "/v2/role-bindings/shop-team", status=404, code="not_found")
         self.hub.call("GET", "/v2/audit?limit=2")
@@ -494,6 +500,52 @@ class Story:
         print("story: three clusters, a newcomer that made room, an update, a rollback, another version, a drain, and the end")
 
 
+# What every token may do, whatever its role, besides reading.
+OWN = {"login_link_create"}
+# The key of what every operation can answer among the examples.
+EVERY = "every operation"
+
+
+def strangers(hub):
+    """Every write with a token that may only read another project."""
+    order = {"name": "stranger", "role": "viewer", "projects": ["nobody"]}
+    viewer = hub.call("POST", "/v2/tokens", order, record=False)[0]["token"]
+    nobody = "00000000-0000-7000-8000-000000000000"
+
+    def ask(method, template, token, body=None, key=None):
+        path = "/".join(nobody if part == "{id}" else "none" if part.startswith("{") else part for part in template.split("/"))
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+        status, received, text = hub.raw(method, path, body, headers)
+        received = {name.lower(): value for name, value in received.items()}
+        if status >= 400:
+            problem = json.loads(text)
+            exchange = {"request": f"{method} {path}", "status": status, "type": received["content-type"], "answer": problem}
+            hub.seen.setdefault(EVERY, {}).setdefault(problem["code"], exchange)
+        if status == 429:
+            time.sleep(int(received["retry-after"]))
+            return ask(method, template, token, body, key)
+        return status
+
+    operations = [(method.upper(), path, o["operationId"]) for path, item in hub.document["paths"].items() for method, o in item.items()]
+    for method, path, identity in operations:
+        if method != "GET" and identity not in OWN:
+            status = ask(method, path, viewer, "{}")
+            if status not in (403, 404):
+                raise SystemExit(f"{method} {path} answers {status} to who may only read another project")
+    ask("POST", "/v2/login-links", viewer, key="tour")
+    assert ask("POST", "/v2/login-links", viewer, key="tour") == 409
+    assert ask("POST", "/v2/login-links", viewer, "{}", key="tour") == 422
+    while "rate_limited" not in hub.seen[EVERY]:
+        ask("GET", "/v2/whoami", viewer)
+    hub.seen[EVERY] = {code: hub.seen[EVERY][code] for code in GENERAL}
+    hub.call("DELETE", "/v2/tokens/stranger", record=False)
+    print("strangers: every write refuses who may not use it")
+
+
+# Problems that every operation can answer; those of keys only a POST.
+GENERAL = ("answer_not_kept", "forbidden", "idempotency_key_reused", "rate_limited")
+
+
 def takes(hub, method, path, name):
     """Whether an operation has this parameter."""
     return any(p["name"] == name for p in hub.operation(method, path).get("parameters", []))
@@ -503,7 +555,7 @@ def missing(hub):
     """Operations without a successful exchange, and without a problem."""
     operations = {o["operationId"]: (m, p) for p, item in hub.document["paths"].items() for m, o in item.items()}
     unasked = sorted(set(operations) - set(hub.seen))
-    without = sorted(i for i in set(hub.seen) - NEVER if not any(key.isdigit() for key in hub.seen[i]) and any(s.isdigit() for s in operations_responses(hub, i)))
+    without = sorted(i for i in set(hub.seen) - NEVER - {EVERY} if not any(key.isdigit() for key in hub.seen[i]) and any(s.isdigit() for s in operations_responses(hub, i)))
     return unasked, without
 
 
@@ -524,6 +576,7 @@ def main():
     story = Story(hub, kubeconfigs)
     for part in (story.register, story.cloud, story.deploy, story.look, story.change, story.cancel, story.drain, story.end):
         part()
+    strangers(hub)
     unasked, without = missing(hub)
     exchanges = {identity: {key: hub.seen[identity][key] for key in sorted(hub.seen[identity])} for identity in sorted(hub.seen)}
     if given.record:

@@ -4,13 +4,28 @@
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
+const PROBLEM: &str = "application/problem+json";
+
+/// The key of problems that every operation can answer.
+const EVERY: &str = "every operation";
+
+/// Those of them that are about the header `Idempotency-Key`.
+const OF_KEYS: [&str; 2] = ["answer_not_kept", "idempotency_key_reused"];
+
 /// Adds the examples to a document.
 ///
 /// # Errors
 /// An operation has no examples, or the examples are of an operation that does not exist.
-pub fn add(paths: &mut Map<String, Value>, mut recorded: Map<String, Value>) -> anyhow::Result<()> {
+pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Result<()> {
+    let general = recorded.remove(EVERY);
+    let general: Vec<(&String, &Value)> = general.iter().flat_map(|codes| codes.as_object()).flatten().collect();
+    let shared: Map<String, Value> = general.iter().map(|(code, exchange)| ((*code).clone(), problem(exchange))).collect();
+    if !shared.is_empty() {
+        document["components"]["examples"] = Value::Object(shared);
+    }
+    let paths = document["paths"].as_object_mut().context("the document has paths")?;
     for (path, item) in paths.iter_mut() {
-        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
             let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
             let exchanges = recorded.remove(&id);
             let exchanges =
@@ -18,20 +33,34 @@ pub fn add(paths: &mut Map<String, Value>, mut recorded: Map<String, Value>) -> 
             for (key, exchange) in exchanges.as_object().into_iter().flatten() {
                 one(operation, path, key, exchange);
             }
+            for (code, _) in general.iter().filter(|(code, _)| method == "post" || !OF_KEYS.contains(&code.as_str())) {
+                if let Some(examples) = problems(operation) {
+                    examples.entry(code.as_str()).or_insert_with(|| json!({"$ref": format!("#/components/examples/{code}")}));
+                }
+            }
         }
     }
     anyhow::ensure!(recorded.is_empty(), "examples of operations that do not exist: {:?}", recorded.keys().collect::<Vec<_>>());
     Ok(())
 }
 
+/// The examples of an operation's problems, by code.
+fn problems(operation: &mut Value) -> Option<&mut Map<String, Value>> {
+    let media = operation.pointer_mut("/responses/default/content/application~1problem+json")?.as_object_mut()?;
+    media.entry("examples").or_insert_with(|| json!({})).as_object_mut()
+}
+
+fn problem(exchange: &Value) -> Value {
+    json!({"summary": exchange["answer"]["title"], "value": exchange["answer"]})
+}
+
 /// Adds an exchange: `key` is the status of a success, or the code of a problem.
 fn one(operation: &mut Value, template: &str, key: &str, exchange: &Value) {
     let kind = exchange["type"].as_str().unwrap_or_default();
     let media = |place: String| format!("{place}/content/{}", kind.replace('/', "~1"));
-    if kind == "application/problem+json" {
-        if let Some(Value::Object(media)) = operation.pointer_mut(&media("/responses/default".to_owned())) {
-            let examples = media.entry("examples").or_insert_with(|| json!({}));
-            examples[key] = json!({"summary": exchange["answer"]["title"], "value": exchange["answer"]});
+    if kind == PROBLEM {
+        if let Some(examples) = problems(operation) {
+            examples.insert(key.to_owned(), problem(exchange));
         }
         return;
     }
@@ -64,33 +93,38 @@ fn parameters(operation: &mut Value, template: &str, request: &str) {
 mod tests {
     use super::*;
 
-    fn paths() -> Map<String, Value> {
+    fn document() -> Value {
         let json = |schema: Value| json!({"application/json": {"schema": schema}});
         let operation = json!({
             "operationId": "app_put", "parameters": [{"name": "app", "in": "path"}], "requestBody": {"content": json(json!({}))},
             "responses": {"200": {"content": json(json!({}))}, "default": {"content": {"application/problem+json": {}}}},
         });
-        json!({"/v2/apps/{app}": {"put": operation}}).as_object().cloned().unwrap()
+        json!({"paths": {"/v2/apps/{app}": {"put": operation}}, "components": {}})
     }
 
     #[test]
     fn examples_of_request_answer_and_problem_are_added() {
         let success = json!({"request": "PUT /v2/apps/web?dryRun=All", "body": {"a": 1}, "status": 200, "type": "application/json", "answer": {"b": 2}});
         let problem = json!({"request": "PUT /v2/apps/web", "type": "application/problem+json", "answer": {"title": "Not found"}});
-        let mut paths = paths();
-        add(&mut paths, json!({"app_put": {"200": success, "not_found": problem}}).as_object().cloned().unwrap()).unwrap();
-        let operation = &paths["/v2/apps/{app}"]["put"];
+        let every = json!({"forbidden": problem, "not_found": {}, "idempotency_key_reused": {}});
+        let mut document = document();
+        let recorded = json!({"app_put": {"200": success, "not_found": problem}, EVERY: every});
+        add(&mut document, recorded.as_object().cloned().unwrap()).unwrap();
+        let operation = &document["paths"]["/v2/apps/{app}"]["put"];
         assert_eq!(operation["parameters"][0]["example"], "web");
         assert_eq!(operation["requestBody"]["content"]["application/json"]["example"], json!({"a": 1}));
         assert_eq!(operation["responses"]["200"]["content"]["application/json"]["example"], json!({"b": 2}));
         let examples = &operation["responses"]["default"]["content"]["application/problem+json"]["examples"];
         assert_eq!(examples["not_found"]["summary"], "Not found");
+        assert_eq!(examples["forbidden"], json!({"$ref": "#/components/examples/forbidden"}));
+        assert_eq!(document["components"]["examples"]["forbidden"]["summary"], "Not found");
+        assert!(examples.get("idempotency_key_reused").is_none(), "only a POST has a key");
     }
 
     #[test]
     fn operations_without_examples_and_examples_without_operation_are_errors() {
-        assert!(add(&mut paths(), Map::new()).unwrap_err().to_string().starts_with("app_put has no example"));
+        assert!(add(&mut document(), Map::new()).unwrap_err().to_string().starts_with("app_put has no example"));
         let other = json!({"app_put": {}, "gone": {}}).as_object().cloned().unwrap();
-        assert!(add(&mut paths(), other).unwrap_err().to_string().contains("gone"));
+        assert!(add(&mut document(), other).unwrap_err().to_string().contains("gone"));
     }
 }

@@ -80,7 +80,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
     let generators = in_3_0(public.clone());
     let recorded = std::fs::read_to_string(root().join("tests/contract/examples.json")).context("cannot read the examples")?;
     let recorded: Map<String, Value> = serde_json::from_str(&recorded)?;
-    examples::add(public["paths"].as_object_mut().context("the document has paths")?, recorded)?;
+    examples::add(&mut public, recorded)?;
     let file = |name: &str, document: &Value| Ok(File { path: root().join("openapi").join(name), text: text(document)? });
     [file("drover.json", &public), file("drover-3.0.json", &generators)].into_iter().collect()
 }
@@ -104,6 +104,9 @@ fn merge(documents: &[(&str, Value)]) -> anyhow::Result<Value> {
                     tags.retain(|tag| tag != PEER);
                 }
                 describe(&mut operation);
+                if method == "post" {
+                    repeatable(&mut operation);
+                }
                 let id = operation["operationId"].as_str().with_context(|| format!("{method} {path} has no operationId"))?;
                 ensure!(ids.insert(id.to_owned()), "two operations have the id {id}");
                 let there = paths.entry(path.as_str()).or_insert_with(|| json!({})).as_object_mut().context("a path is an object")?;
@@ -111,6 +114,9 @@ fn merge(documents: &[(&str, Value)]) -> anyhow::Result<Value> {
                 ensure!(there.insert(method.clone(), operation).is_none(), "two services serve {method} {path}");
             }
         }
+    }
+    for (name, schema) in &schemas {
+        camel_case(schema).with_context(|| format!("in the schema {name}"))?;
     }
     let tags = tags(&paths)?;
     Ok(json!({
@@ -144,6 +150,17 @@ fn describe(operation: &mut Value) {
     }
 }
 
+/// The header that the gateway understands at each POST.
+fn repeatable(operation: &mut Value) {
+    let key = json!({"name": "Idempotency-Key", "in": "header", "required": false, "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+        "description": "A new value for each request, for example a UUID. The request can be repeated with it when its answer was lost: it is \
+            carried out once, and answered as it was the first time, for 24 hours"});
+    match operation.get_mut("parameters").and_then(Value::as_array_mut) {
+        Some(parameters) => parameters.push(key),
+        None => operation["parameters"] = json!([key]),
+    }
+}
+
 /// `clusterProvider` as words.
 fn words(name: &str) -> String {
     let word = |c: char| if c.is_uppercase() { format!(" {}", c.to_lowercase()) } else { c.to_string() };
@@ -166,6 +183,18 @@ fn used(value: &Value, known: &Value, service: &str, schemas: &mut Map<String, V
             object.values().try_for_each(|inner| used(inner, known, service, schemas))
         }
         Value::Array(array) => array.iter().try_for_each(|inner| used(inner, known, service, schemas)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses properties with names in snake_case: clients meet one spelling.
+fn camel_case(schema: &Value) -> anyhow::Result<()> {
+    for name in schema["properties"].as_object().into_iter().flat_map(Map::keys) {
+        ensure!(!name.contains('_'), "the name {name} is not camelCase; see #[serde(rename_all)]");
+    }
+    match schema {
+        Value::Object(object) => object.values().try_for_each(camel_case),
+        Value::Array(array) => array.iter().try_for_each(camel_case),
         _ => Ok(()),
     }
 }
@@ -220,6 +249,14 @@ mod tests {
         let other = document("/v2/b", operation("b"), json!({"App": {"type": "string"}}));
         let error = merge(&[("one", one), ("other", other)]).unwrap_err().to_string();
         assert!(error.starts_with("other has another schema App"), "{error}");
+    }
+
+    #[test]
+    fn merge_refuses_names_in_snake_case() {
+        let operation = json!({"operationId": "a", "tags": ["apps"], "responses": {"200": {"$ref": "#/components/schemas/App"}}});
+        let app = json!({"App": {"allOf": [{"type": "object", "properties": {"created_at": {"type": "string"}}}]}});
+        let error = format!("{:#}", merge(&[("one", document("/v2/a", operation, app))]).unwrap_err());
+        assert!(error.contains("schema App") && error.contains("created_at"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::bindings::ScaledWorkload;
 
-/// Answer of `GET /v2/apps`: every app of every group that is approved or further, sorted by name.
+/// Answer of `GET /v2/apps`: every app of every group that is approved or further, sorted by project, composite app, version, group and app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppList {
     pub items: Vec<AppView>,

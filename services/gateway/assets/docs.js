@@ -104,7 +104,9 @@
     }
     const problems = Object.entries(operation.responses.default?.content?.["application/problem+json"]?.examples ?? {});
     if (problems.length) part.append(make("h3", {}, "Errors"));
-    for (const [code, { value }] of problems) {
+    for (const [code, example] of problems) {
+      // What every operation can answer is kept once.
+      const { value } = example.$ref ? api.components.examples[example.$ref.split("/").pop()] : example;
       const page = make("p", {}, make("a", { href: `/docs/errors/${code}` }, code), ` ${value.status}: ${value.detail}`);
       part.append(page);
     }

@@ -162,7 +162,7 @@ async fn read(services: &Services, view: &View) -> Overview {
     let (clusters, operations, plans) = tokio::join!(
         placement.cluster_capacity_list(None),
         orchestrator.operations_list(None, None, None, None, None),
-        migration.plan_list(None),
+        migration.plan_list(None, None),
     );
     let mut problems = Vec::new();
     let clusters = part(&placement, clusters, &mut problems).and_then(|clusters| view.of_document(Shown::Clusters, clusters));

@@ -155,10 +155,11 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Lists plans, the newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `limit`: Largest number of plans, 1 to 1000; 100 if absent.\n"]
+    #[doc = "Lists plans, the newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `after`: Only plans older than this one: the last id of the previous page.\n- `limit`: Largest number of plans, 1 to 1000; 100 if absent.\n"]
     pub async fn plan_list<'a>(
         &'a self,
-        limit: Option<u32>,
+        after: Option<&'a ::uuid::Uuid>,
+        limit: Option<::std::num::NonZeroU32>,
     ) -> Result<ResponseValue<drover_api::plans::PlanList>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/v2/plans", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -171,6 +172,7 @@ impl Client {
             .client
             .get(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .query(&progenitor_client::QueryParam::new("after", &after))
             .query(&progenitor_client::QueryParam::new("limit", &limit))
             .headers(header_map)
             .build()?;

@@ -45,7 +45,7 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
 
 /// The only app of an application, as `application/app`.
 async fn only_app(session: &Session, application: &str) -> Result<String> {
-    let list: AppList = session.client.read(session.client.api.apps_list(Some(&session.project))).await?;
+    let list: AppList = session.client.read(session.client.api.apps_list(None, None, Some(&session.project))).await?;
     let mut apps: Vec<String> =
         list.items.into_iter().filter(|item| item.composite_app == application).map(|item| format!("{application}/{}", item.app)).collect();
     match apps.len() {
@@ -57,7 +57,7 @@ async fn only_app(session: &Session, application: &str) -> Result<String> {
 
 /// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
 async fn running(session: &Session, of: &Explanation) -> Result<String> {
-    let list: AppList = session.client.read(session.client.api.apps_list(Some(&of.project))).await?;
+    let list: AppList = session.client.read(session.client.api.apps_list(None, None, Some(&of.project))).await?;
     let same = |item: &&AppView| {
         (&item.composite_app, &item.version, &item.dig, &item.app) == (&of.dig.composite_app, &of.dig.version, &of.dig.name, &of.app)
     };

@@ -112,7 +112,7 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
             output::render(session.format, &clusters, |wide| cluster_rows(&clusters, wide))
         }
         What::Apps => {
-            let mut apps: Value = client.read(client.api.apps_list(None)).await?;
+            let mut apps: Value = client.read(client.api.apps_list(None, None, None)).await?;
             let mine = |a: &Value| a["project"] == session.project.as_str() && name.is_none_or(|n| a["compositeApp"] == n || a["app"] == n);
             let items: Vec<Value> = apps["items"].take().as_array().into_iter().flatten().filter(|a| mine(a)).cloned().collect();
             some(&items, "application or app", name)?;
@@ -121,7 +121,7 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
         What::Plans => {
             let items: Vec<PlanDocument> = match name {
                 Some(id) => vec![client.read(client.api.plan_get(&hub::id(id)?)).await?],
-                None => client.read::<_, PlanList>(client.api.plan_list(None)).await?.items,
+                None => client.read::<_, PlanList>(client.api.plan_list(None, None)).await?.items,
             };
             output::render(session.format, &items, |_| plan_rows(&items))
         }

@@ -186,12 +186,12 @@ impl App {
         PlanInput::from_compressed(&bytes).map_err(PlanError::internal)
     }
 
-    /// Lists plans, the newest first.
+    /// Lists plans, the newest first; of those that are older than `after` if it is given.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn plan_list(&self, limit: u32) -> Result<Vec<PlanDocument>, PlanError> {
-        Ok(plans::list(&self.store, i64::from(limit)).await?)
+    pub async fn plan_list(&self, limit: u32, after: Option<Uuid>) -> Result<Vec<PlanDocument>, PlanError> {
+        Ok(plans::list(&self.store, i64::from(limit), after).await?)
     }
 
     /// Accepts a proposed plan for one operation; repeating it for the same operation is allowed. Checks that the owners of all victims

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanSearch, PlanWish};
-use drover_service::{DryRun, Json, Path, Problem, Query, codes};
+use drover_service::{DryRun, Json, Path, Problem, Query, asks_dry_run, codes};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -61,11 +61,7 @@ pub async fn post(
     headers: HeaderMap,
     Json(wish): Json<PlanWish>,
 ) -> Result<Response, Problem> {
-    let dry_run = match query.dry_run.as_deref() {
-        None => false,
-        Some("All") => true,
-        Some(other) => return Err(codes::INVALID.problem(format!("dryRun is All or absent, not {other:?}"))),
-    };
+    let dry_run = asks_dry_run(query.dry_run.as_deref())?;
     let mut order = app.order(wish).await?;
     order.dry_run = dry_run;
     order.search = PlanSearch { seconds: query.plan_seconds, fewest_moves: query.fewest_moves.unwrap_or_default() };
@@ -84,12 +80,15 @@ fn movable_projects(headers: &HeaderMap) -> Result<Option<Vec<String>>, Problem>
     read.map_err(|error| codes::INVALID.problem(format!("drover-movable-projects: {error}")))
 }
 
-/// Query: the size of a list.
+/// Query: a page of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Page {
     /// Largest number of plans, 1 to 1000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// Only plans older than this one: the last id of the previous page.
+    after: Option<Uuid>,
 }
 
 /// Lists plans, the newest first.
@@ -99,7 +98,7 @@ pub async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Js
     if page.limit == Some(0) {
         return Err(codes::INVALID.problem("limit is at least 1"));
     }
-    Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).min(1000)).await? }))
+    Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).min(1000), page.after).await? }))
 }
 
 /// Returns a plan with victims, destinations, steps, all scores and the reasons against other apps.

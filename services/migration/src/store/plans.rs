@@ -136,12 +136,16 @@ pub async fn input(store: &Store, id: Uuid) -> StoreResult<Option<Vec<u8>>> {
     Ok(sqlx::query_scalar("select input from plan where id = $1").bind(id).fetch_optional(store.pool()).await?)
 }
 
-/// Lists plans, the newest first.
+/// Lists plans, the newest first; of those that are older than `after` if it is given. Nothing is older than a plan that does not exist.
 ///
 /// # Errors
 /// The database fails.
-pub async fn list(store: &Store, limit: i64) -> StoreResult<Vec<PlanDocument>> {
-    let rows: Vec<Row> = sqlx::query_as(select!("order by created_at desc, id desc limit $1")).bind(limit).fetch_all(store.pool()).await?;
+pub async fn list(store: &Store, limit: i64, after: Option<Uuid>) -> StoreResult<Vec<PlanDocument>> {
+    let query = sqlx::query_as(select!(
+        "where $2::uuid is null or (created_at, id) < (select created_at, id from plan where id = $2)
+         order by created_at desc, id desc limit $1"
+    ));
+    let rows: Vec<Row> = query.bind(limit).bind(after).fetch_all(store.pool()).await?;
     Ok(rows.into_iter().map(PlanDocument::from).collect())
 }
 

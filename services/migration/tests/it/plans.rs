@@ -55,6 +55,10 @@ async fn apps_move_only_with_consent_of_owner() {
     assert_eq!(input.plan(), PlanResult::Feasible(plan.plan.clone().unwrap()), "the stored input gives the same plan");
     let listed: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
     assert_eq!(listed.items.iter().map(|plan| plan.id).collect::<Vec<_>>(), [plan.id, refused.id], "newest first");
+    let page = async |query: String| -> PlanList { migration.ok(Method::GET, &format!("/v2/plans?{query}"), &Value::Null).await };
+    assert_eq!(page("limit=1".to_owned()).await.items, listed.items[..1]);
+    assert_eq!(page(format!("limit=1&after={}", plan.id)).await.items, listed.items[1..]);
+    assert_eq!(page(format!("after={}", refused.id)).await.items, []);
     migration.refused(Method::GET, "/v2/plans?limit=0", &Value::Null, 400, "invalid").await;
 }
 
