@@ -49,14 +49,16 @@ impl Row {
     }
 }
 
-/// The JSON of the stored answers among these decision ids. Planned each time, because a cached plan does not suit a table that grows fast.
+/// The JSON of the stored answers among these decision ids, with the present names of fields. Planned each time, because a cached plan does not suit a table that grows fast.
 ///
 /// # Errors
 /// The store fails, or an answer is damaged.
 pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, Arc<[u8]>>> {
     let rows: Vec<(Uuid, Vec<u8>)> =
         sqlx::query_as("select id, answer from decision where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
-    rows.into_iter().map(|(id, answer)| Ok((id, packed::unpack_json(&answer)?.into_owned().into()))).collect()
+    // Not as they are stored: an earlier version may have written other names of fields.
+    let json = |answer: &[u8]| -> StoreResult<Arc<[u8]>> { Ok(packed::json(&packed::unpack::<Decision>(answer)?).into()) };
+    rows.into_iter().map(|(id, answer)| Ok((id, json(&answer)?))).collect()
 }
 
 /// The stored receipts among these transaction ids.

@@ -48,11 +48,7 @@ pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> StoreResult<T> {
     serde_json::from_slice(&unpack_json(bytes)?).map_err(|error| undecodable(error.to_string()))
 }
 
-/// Unpacks the JSON of a document.
-///
-/// # Errors
-/// The bytes are damaged.
-pub fn unpack_json(bytes: &[u8]) -> StoreResult<Cow<'_, [u8]>> {
+fn unpack_json(bytes: &[u8]) -> StoreResult<Cow<'_, [u8]>> {
     Ok(match bytes {
         [PLAIN, json @ ..] => Cow::Borrowed(json),
         [LZ4, a, b, c, d, block @ ..] => {
