@@ -6,12 +6,13 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    Session, access, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard,
-    operation, page, plan, policy, provider, rollback, up,
+    access, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard, operation,
+    page, plan, policy, provider, rollback, up,
 };
 use crate::globals::Globals;
 use crate::lab::LabArgs;
 use crate::output;
+use crate::session::Session;
 
 /// Runs applications on many Kubernetes clusters, fills the preferred cloud first, and makes room there by moving movable applications.
 #[derive(Debug, Parser)]

@@ -4,16 +4,21 @@
 //! Results go to stdout, everything else to stderr. The exit code is 0 when the command succeeded, 1 when it was refused or failed,
 //! 2 when the command line is wrong, and 3 when a dry run or a plan found no room.
 
+pub mod application;
 pub mod chart;
 mod chart_folder;
 pub mod cli;
+pub mod clusters;
 pub mod commands;
 pub mod globals;
 pub mod hub;
 pub mod input;
 mod lab;
+pub mod manifests;
 pub mod output;
+pub mod plans;
 mod reasons;
+pub mod session;
 pub mod split;
 pub mod stack;
 mod template;

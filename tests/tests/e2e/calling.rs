@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Parser;
-use drover::commands::Session;
 use drover::hub::code;
+use drover::session::Session;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
 use drover_e2e::{System, scenario, succeeded};

@@ -10,7 +10,7 @@ use drover_api::traffic::RouteList;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use drover::commands::Session;
+use drover::session::Session;
 
 /// Between two requests to an app; every second one is on a new connection.
 const PAUSE: Duration = Duration::from_millis(10);

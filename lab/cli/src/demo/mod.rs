@@ -15,9 +15,9 @@ use drover_service::telemetry;
 use drover_store::private_postgres::Durability;
 use secrecy::ExposeSecret;
 
-use drover::commands::Session;
 use drover::globals::Format;
 use drover::hub::Client;
+use drover::session::Session;
 use drover::stack::{Options, Stack};
 use drover::tokens;
 

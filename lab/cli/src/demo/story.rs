@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 use super::apps::{APPLICATIONS, Application, NEWCOMER, Size, newcomer_needs};
 use super::load;
 use super::members::Member;
-use drover::commands::deploy::{self, Wishes};
-use drover::commands::{Session, cluster, manifests, plan};
+use drover::application::prepare::prepare;
+use drover::application::wishes::{Wishes, elements};
+use drover::application::{Application as Deployment, operation_of, verb};
+use drover::commands::cluster;
+use drover::session::Session;
+use drover::{clusters as registered, manifests, plans};
 use drover::{output, watch};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,7 +35,7 @@ pub async fn tell(session: &Session, members: &[Member], answer: bool) -> Result
         cluster::add(session, &member.name, &member.provider, &member.kubeconfig, &[], Some(member.priority)).await?;
     }
     until("all members Ready", || async {
-        let clusters = cluster::all(session).await?;
+        let clusters = registered::all(session).await?;
         let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && c.age_ms.is_some()).count();
         Ok((ready == members.len()).then_some(()))
     })
@@ -41,16 +45,16 @@ pub async fn tell(session: &Session, members: &[Member], answer: bool) -> Result
 
     let image = members.first().map(|m| m.image.clone()).unwrap_or_default();
     let command = members.first().map(|m| m.command).unwrap_or_default();
-    let pods = Pods { image: &image, command, size: size(&cluster::all(session).await?) };
+    let pods = Pods { image: &image, command, size: size(&registered::all(session).await?) };
     let mut users = load::Users::new()?;
     for application in &APPLICATIONS {
         let operation = bring(session, application, &pods, &[], answer.then_some(&mut users)).await?;
         quietly(session, &operation).await.with_context(|| format!("{} did not come up", application.name))?;
     }
     let count: usize = APPLICATIONS.iter().map(|a| a.apps.len()).sum();
-    println!("✔ {count} apps deployed               {}  of CPU requested", fill(&cluster::all(session).await?));
+    println!("✔ {count} apps deployed               {}  of CPU requested", fill(&registered::all(session).await?));
     until("the members to report CPU use", || async {
-        let clusters = cluster::all(session).await?;
+        let clusters = registered::all(session).await?;
         let silent = clusters.iter().flat_map(|c| &c.apps).filter(|a| a.used.is_none()).count();
         Ok((silent == 0).then_some(()))
     })
@@ -60,7 +64,7 @@ pub async fn tell(session: &Session, members: &[Member], answer: bool) -> Result
         until("the routes to serve", || async { Ok(users.are_served(session).await?.then_some(())) }).await?;
         users.begin()?;
     }
-    let target = cluster::find(session, "private-a").await?;
+    let target = registered::find(session, "private-a").await?;
     println!(
         "→ newcomer \"{}\" must run on private-a and needs {}; private-a has {} left",
         NEWCOMER.name,
@@ -73,7 +77,7 @@ pub async fn tell(session: &Session, members: &[Member], answer: bool) -> Result
     let took = began.elapsed();
     if let Some(id) = operation.plan {
         let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
-        let lines = document.plan.as_ref().map(|p| plan::lines(p, false)).unwrap_or_default();
+        let lines = document.plan.as_ref().map(|p| plans::lines(p, false)).unwrap_or_default();
         println!("  plan {id}: {}", lines.join("\n  "));
         println!("    drover plan show {id} --why-not");
     }
@@ -98,7 +102,7 @@ fn served(users: load::Users, moves: &[MoveView]) -> bool {
 
 /// Looks again at what the story claims.
 async fn verify(session: &Session, moves: &[MoveView]) -> Result<bool> {
-    let clusters = cluster::all(session).await?;
+    let clusters = registered::all(session).await?;
     println!("  now: {}  of CPU requested", fill(&clusters));
     let homes = |app: &str| clusters.iter().filter(|c| c.apps.iter().any(|a| a.app == app)).map(|c| c.cluster.clone()).collect::<Vec<_>>();
     let mut held = true;
@@ -149,22 +153,22 @@ async fn bring(
     users: Option<&mut load::Users>,
 ) -> Result<String> {
     let uploads = manifests::split_text(&application.manifests(pods.image, pods.command, pods.size))?;
-    let clusters = cluster::all(session).await?;
+    let clusters = registered::all(session).await?;
     let wishes = Wishes {
-        any_of: deploy::elements(&clusters, &[], only.first().copied(), None)?,
+        any_of: elements(&clusters, &[], only.first().copied(), None)?,
         when_full: None,
         movable: Some(application.movable.map_or((false, 10), |priority| (true, priority))),
         ..Wishes::default()
     };
-    let group = deploy::Application::new(session, application.name);
-    deploy::prepare(session, &group, &uploads, &wishes).await?;
+    let group = Deployment::new(session, application.name);
+    prepare(session, &group, &uploads, &wishes).await?;
     if let Some(users) = users.filter(|_| application.movable.is_some()) {
         for app in application.apps {
             users.route(session, &group.group, application.name, app.name).await?;
         }
     }
-    let verb = deploy::verb(session, &group).await?;
-    deploy::operation_of(&session.client.post(&format!("{}/{verb}", group.group), None).await?)
+    let verb = verb(session, &group).await?;
+    operation_of(&session.client.post(&format!("{}/{verb}", group.group), None).await?)
 }
 
 /// Activates a policy that moves the least busy app first, and allows moving apps whose Services others may call by name.

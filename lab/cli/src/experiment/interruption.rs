@@ -163,15 +163,18 @@ async fn by_drover(args: &InterruptionArgs) -> Result<Sample> {
 }
 
 async fn drover_moves(args: &InterruptionArgs, client: &Client, simulated: &Simulated, port: u16) -> Result<Sample> {
-    use drover::commands::Session;
-    use drover::commands::deploy::{self, Wishes};
-    use drover::commands::{cluster, manifests as uploads};
+    use drover::application::prepare::prepare;
+    use drover::application::wishes::Wishes;
+    use drover::application::{Application, operation_of, verb};
+    use drover::commands::cluster;
+    use drover::session::Session;
+    use drover::{clusters as registered, manifests as uploads};
     let session = Session { client: client.clone(), project: "default".into(), format: Format::Table };
     for (name, kubeconfig) in CLUSTERS.iter().zip(&simulated.kubeconfigs) {
         cluster::add(&session, name, "onprem", kubeconfig, &[], Some(1)).await?;
     }
     until(async || {
-        let clusters = cluster::all(&session).await?;
+        let clusters = registered::all(&session).await?;
         Ok(clusters.iter().filter(|c| c.age_ms.is_some() && !c.nodes.is_empty()).count() == CLUSTERS.len())
     })
     .await?;
@@ -179,25 +182,25 @@ async fn drover_moves(args: &InterruptionArgs, client: &Client, simulated: &Simu
     client.upsert("/v2/projects", "default", &project).await?;
     let (deployment, service) = manifests();
     let files = uploads::split_text(&format!("{deployment}\n---\n{service}"))?;
-    let group = deploy::Application::new(&session, "shop");
+    let group = Application::new(&session, "shop");
     let wishes = Wishes { movable: Some((true, 5)), ..Wishes::default() };
-    deploy::prepare(&session, &group, &files, &wishes).await?;
+    prepare(&session, &group, &files, &wishes).await?;
     let spec = json!({"app": "web", "service": "web", "servicePort": 80, "host": HOST, "port": port});
     client.upsert(&format!("{}/routes", group.group), "shop", &json!({"metadata": {"name": "shop"}, "spec": spec})).await?;
-    let verb = deploy::verb(&session, &group).await?;
-    let id = deploy::operation_of(&client.post(&format!("{}/{verb}", group.group), None).await?)?;
+    let verb = verb(&session, &group).await?;
+    let id = operation_of(&client.post(&format!("{}/{verb}", group.group), None).await?)?;
     succeeded(client, &id).await?;
     until(async || Ok(client.get::<RouteList>("/v2/routes").await?.items.iter().all(|route| route.state == "serving"))).await?;
     under_load(args, "Drover", port, async |_| {
-        let clusters = cluster::all(&session).await?;
+        let clusters = registered::all(&session).await?;
         let home = clusters.iter().find(|c| !c.apps.is_empty()).context("the app runs nowhere")?.cluster.clone();
         let order = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": home});
         let made = client.post("/v2/plans", Some(&order)).await?;
         let apply = format!("/v2/plans/{}/apply", made.body["id"].as_str().unwrap_or_default());
-        let id = deploy::operation_of(&client.post(&apply, None).await?)?;
+        let id = operation_of(&client.post(&apply, None).await?)?;
         succeeded(client, &id).await?;
         client.delete(&format!("/v2/cluster-providers/onprem/clusters/{home}/cordon")).await?;
-        until(async || Ok(cluster::all(&session).await?.iter().all(|c| c.cordoned.is_none()))).await
+        until(async || Ok(registered::all(&session).await?.iter().all(|c| c.cordoned.is_none()))).await
     })
     .await
 }

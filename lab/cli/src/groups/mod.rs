@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use drover::commands::{Session, cluster};
+use drover::clusters;
 use drover::globals::{Format, Globals};
 use drover::hub::segment;
 use drover::output;
+use drover::session::Session;
 use drover_api::apps::AppList;
 use drover_api::ledger::{DecisionRecord, Explanation};
 use drover_lab_groups::ddpg::LearnedPolicy;
@@ -99,7 +100,7 @@ pub async fn place(globals: Globals, args: PlaceArgs) -> Result<()> {
 /// See [`place`].
 pub async fn compare(session: &Session, args: &PlaceArgs) -> Result<(Question, Answer)> {
     let requests = requests(session, &args.graph).await?;
-    let question = Question::of(&session.project, &args.graph, &requests, &cluster::all(session).await?)?;
+    let question = Question::of(&session.project, &args.graph, &requests, &clusters::all(session).await?)?;
     if let Some(path) = &args.save_graph {
         fs::write(path, question.graph.text()?).with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -4,10 +4,10 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use drover_api::access::{NewToken, Role, RoleBinding, RoleBindingList, RoleGrant, TokenList, TokenOrder, WhoAmI};
 
-use super::Session;
 use crate::globals::Format;
 use crate::hub::segment;
 use crate::output;
+use crate::session::Session;
 
 /// `drover token …`.
 #[derive(Debug, Subcommand)]

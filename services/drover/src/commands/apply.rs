@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Session;
-use super::deploy::operation_of;
 use super::documents::{Document, DocumentFiles, read_all, says};
+use crate::application::operation_of;
 use crate::hub::{code, is_status};
+use crate::session::Session;
 use crate::{output, watch};
 
 /// `drover apply`.

@@ -1,10 +1,14 @@
 //! `drover delete`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
+use drover_api::operations::OperationState;
 
+use super::apply;
 use super::documents::DocumentFiles;
-use super::{Session, apply, deploy};
+use crate::application::{Application, deployed, operation_of, remove, state};
+use crate::session::Session;
+use crate::watch;
 
 /// `drover delete`.
 #[derive(Debug, Args)]
@@ -20,7 +24,31 @@ pub struct DeleteArgs {
 /// Runs it.
 pub async fn run(session: &Session, args: &DeleteArgs) -> Result<()> {
     match &args.name {
-        Some(name) => deploy::delete(session, name).await,
+        Some(name) => application(session, name).await,
         None => apply::delete(session, &args.source).await,
     }
+}
+
+/// Terminates the application and removes the resources that `deploy` made.
+async fn application(session: &Session, name: &str) -> Result<()> {
+    let application = Application::new(session, name);
+    if session.client.find(&application.composite).await?.is_none() {
+        bail!("no application is called {name} in project {}; see `drover get apps`", session.project);
+    }
+    let mut with_volumes = Vec::new();
+    if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
+        with_volumes = deployed::stateful_sets(session, &application).await?;
+        let answer = session.client.post(&format!("{}/terminate", application.group), None).await?;
+        let operation = watch::follow(&session.client, &operation_of(&answer)?).await?;
+        // An instantiation that goes on is cancelled instead, which is what was asked for.
+        if operation.state != OperationState::Cancelled {
+            watch::succeeded(operation)?;
+        }
+    }
+    remove::remove(session, &application).await?;
+    for set in with_volumes {
+        eprintln!("note: volume claims that {set} made stay there with their data, as in Kubernetes; `kubectl delete pvc` removes them");
+    }
+    eprintln!("{name} is gone");
+    Ok(())
 }

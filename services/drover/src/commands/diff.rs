@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::deploy::{self, Application, names};
-use super::{Session, manifests};
+use crate::application::{Application, dry_run, names};
 use crate::globals::Format;
 use crate::hub::segment;
 use crate::input::Input;
 use crate::output;
+use crate::{manifests, session::Session};
 
 /// `drover diff`.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub async fn run(session: &Session, args: &DiffArgs) -> Result<()> {
     let is_chart = matches!(input, Input::Archive(_));
     let uploads = manifests::together(input, &args.name, "default")?.uploads;
     if is_chart {
-        let preview = deploy::preview(session, &application, &uploads).await?;
+        let preview = dry_run::preview(session, &application, &uploads).await?;
         let objects = preview["objects"].as_array().cloned().unwrap_or_default();
         return output::print(session.format, &objects, |_| (vec!["OBJECT", "CHANGE", "FIELD", "NEW VALUE"], rows(&objects)));
     }

@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Session, cluster};
+use crate::clusters;
+use crate::session::Session;
 use crate::{input, output};
 
 /// One check.
@@ -83,7 +84,7 @@ fn failing(ready: &Value) -> String {
 }
 
 async fn clusters(session: &Session) -> Vec<Check> {
-    let clusters = match cluster::all(session).await {
+    let clusters = match clusters::all(session).await {
         Ok(clusters) => clusters,
         Err(error) => return vec![Check { check: "clusters", result: "missing", detail: format!("{error:#}") }],
     };

@@ -7,12 +7,12 @@ use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
 use drover_api::plans::PlanDocument;
 use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove};
-use drover_api::words;
 use serde_json::json;
 
-use super::{Session, plan};
 use crate::globals::Format;
 use crate::output;
+use crate::plans;
+use crate::session::Session;
 
 /// `drover explain`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
     if explanation.room.is_empty() {
         output::write_stdout("\nwhat would have to move:")?;
         return match wanted_plan(session, &explanation).await {
-            Ok(plan) => plan::print(session, &plan, false),
+            Ok(plan) => plans::print(session, &plan, false),
             Err(error) => output::write_stdout(&format!("{error}")),
         };
     }
@@ -89,7 +89,7 @@ async fn wanted_plan(session: &Session, of: &Explanation) -> Result<PlanDocument
         "kind": "newcomer", "project": of.dig.project, "compositeApp": of.dig.composite_app,
         "compositeAppVersion": of.dig.version, "deploymentIntentGroup": of.dig.name,
     });
-    plan::made(session, &wish, None, true).await
+    plans::made(session, &wish, None, true).await
 }
 
 fn text(app: &str, explanation: &Explanation) -> String {
@@ -106,8 +106,10 @@ fn text(app: &str, explanation: &Explanation) -> String {
         false => format!("{app} is on {}{how}\n", members.join(", ")),
     };
     let mut section = |title: String, decision: &AppDecision| {
-        let table =
-            output::table(&["CLUSTER", "PRIORITY", "VERDICT", "WHY"], &rows([decision]).into_iter().map(without_app).collect::<Vec<_>>());
+        let table = output::table(
+            &["CLUSTER", "PRIORITY", "VERDICT", "WHY"],
+            &plans::considered([decision]).into_iter().map(without_app).collect::<Vec<_>>(),
+        );
         text.push_str(&format!("\n{title}\n{table}\n"));
     };
     if let Some(decided) = &explanation.decided {
@@ -202,12 +204,4 @@ fn step(step: &PolicyStep) -> Vec<String> {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
-}
-
-/// A row per cluster that was considered.
-pub fn rows<'a>(decisions: impl IntoIterator<Item = &'a AppDecision>) -> Vec<Vec<String>> {
-    let row = |c: words::Considered<'_>| {
-        vec![c.app.to_owned(), c.member.to_owned(), c.priority.to_string(), c.verdict.to_owned(), c.reason.to_owned()]
-    };
-    decisions.into_iter().flat_map(words::considered).map(row).collect()
 }

@@ -11,10 +11,11 @@ use drover_api::plans::{PlanDocument, PlanList};
 use drover_api::traffic::{RouteBackendView, RouteList, RouteView};
 use serde_json::Value;
 
-use super::{Session, cluster};
+use crate::clusters;
 use crate::globals::Format;
 use crate::hub::{self, segment};
 use crate::output;
+use crate::session::Session;
 
 /// `drover get`.
 #[derive(Debug, Args)]
@@ -106,7 +107,7 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
     };
     match what {
         What::Clusters => {
-            let mut clusters = cluster::all(session).await?;
+            let mut clusters = clusters::all(session).await?;
             clusters.retain(|c| name.is_none_or(|name| c.cluster == name || c.member.0 == name));
             some(&clusters, "cluster", name)?;
             output::render(session.format, &clusters, |wide| cluster_rows(&clusters, wide))

@@ -12,10 +12,11 @@ use drover_api::operations::{Operation, OperationList};
 use futures::StreamExt;
 use serde_json::Value;
 
-use super::deploy::Application;
-use super::{Session, rollback};
+use super::rollback;
+use crate::application::Application;
 use crate::hub::segment;
 use crate::output;
+use crate::session::Session;
 
 /// A log is followed for at most this time; then the command ends.
 const FOLLOWED: Duration = Duration::from_secs(24 * 3600);

@@ -1,15 +1,13 @@
-//! The commands, one file each.
+//! The commands, one file each. What several commands need is not here but beside this directory, so that commands import each other in no circle.
 
 pub mod access;
 pub mod apply;
 pub mod autoscale;
 pub mod backup;
-mod before;
 pub mod cluster;
 pub mod config;
 pub mod delete;
 pub mod deploy;
-mod deployed;
 pub mod diff;
 pub mod doctor;
 pub mod documents;
@@ -18,7 +16,6 @@ pub mod get;
 pub mod groups;
 pub mod keys;
 pub mod look;
-pub mod manifests;
 pub mod memguard;
 mod newcomer;
 pub mod operation;
@@ -28,33 +25,3 @@ pub mod policy;
 pub mod provider;
 pub mod rollback;
 pub mod up;
-
-use anyhow::{Context, Result};
-
-use crate::globals::{Format, Globals};
-use crate::hub::Client;
-use crate::tokens;
-
-/// What commands that talk to Drover need.
-pub struct Session {
-    /// Client of the gateway.
-    pub client: Client,
-    pub project: String,
-    /// Output format.
-    pub format: Format,
-}
-
-impl Session {
-    /// A session with the Drover that the options name, and the token that they, the environment or a running `drover up` give.
-    ///
-    /// # Errors
-    /// The file of the token cannot be read, or the client cannot be made.
-    pub fn open(globals: Globals) -> Result<Self> {
-        let Globals { url, token_file, ca_file, project, output: format } = globals;
-        let token = match &token_file {
-            Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?.trim().to_owned()),
-            None => std::env::var("DROVER_TOKEN").ok().filter(|token| !token.is_empty()).or_else(|| tokens::of_url(&url)),
-        };
-        Ok(Self { client: Client::with_authority(url, token, ca_file.as_deref())?, project, format })
-    }
-}

@@ -8,11 +8,13 @@ use anyhow::{Result, bail};
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use serde_json::{Value, json};
 
-use super::Session;
-use super::before::Before;
-use super::deploy::{self, Application, Wishes};
-use super::manifests::Upload;
-use super::plan::{self, PlanSearchArgs};
+use crate::application::before::Before;
+use crate::application::prepare::prepare;
+use crate::application::wishes::Wishes;
+use crate::application::{Application, remove, state};
+use crate::manifests::Upload;
+use crate::plans::{self, PlanSearchArgs};
+use crate::session::Session;
 
 /// What `userData1` of a composite app says whose documents were made for a plan.
 const MARK: &str = "made by drover plan newcomer";
@@ -30,7 +32,7 @@ pub async fn plan(
     dry_run: bool,
 ) -> Result<PlanDocument> {
     let application = Application::new(session, name);
-    if deploy::state(session, &application).await?.as_deref() == Some("Instantiated") {
+    if state(session, &application).await?.as_deref() == Some("Instantiated") {
         bail!("{name} runs already; `drover deploy {name} -f FILE --dry-run` shows what an update would do");
     }
     drop_planned(session, &application).await?;
@@ -54,7 +56,7 @@ async fn make(
     dry_run: bool,
     is_new: bool,
 ) -> Result<PlanDocument> {
-    deploy::prepare(session, application, uploads, wishes).await?;
+    prepare(session, application, uploads, wishes).await?;
     if is_new {
         mark(session, application).await?;
     }
@@ -63,7 +65,7 @@ async fn make(
         "kind": "newcomer", "project": session.project, "compositeApp": name,
         "compositeAppVersion": "v1", "deploymentIntentGroup": name,
     });
-    plan::made(session, &wish, Some(search), dry_run).await
+    plans::made(session, &wish, Some(search), dry_run).await
 }
 
 async fn mark(session: &Session, application: &Application) -> Result<()> {
@@ -79,8 +81,8 @@ async fn mark(session: &Session, application: &Application) -> Result<()> {
 pub async fn drop_planned(session: &Session, application: &Application) -> Result<()> {
     let composite = session.client.find(&application.composite).await?;
     let marked = composite.is_some_and(|composite| composite["metadata"]["userData1"] == MARK);
-    if marked && matches!(deploy::state(session, application).await?.as_deref(), None | Some("Created" | "Approved")) {
-        deploy::remove(session, application).await?;
+    if marked && matches!(state(session, application).await?.as_deref(), None | Some("Created" | "Approved")) {
+        remove::remove(session, application).await?;
     }
     Ok(())
 }

@@ -4,9 +4,9 @@ use anyhow::{Result, ensure};
 use clap::Subcommand;
 use drover_api::operations::{Operation, OperationState};
 
-use super::Session;
 use super::get::{GetArgs, Wanted, What};
 use crate::globals::Format;
+use crate::session::Session;
 use crate::{hub, output, watch};
 
 /// `drover operation …`.

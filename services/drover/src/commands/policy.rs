@@ -5,7 +5,8 @@ use clap::Subcommand;
 use drover_api::scheduling::Candidate;
 use serde_json::{Value, json};
 
-use super::{Session, cluster};
+use crate::clusters;
+use crate::session::Session;
 use crate::{hub, output};
 
 /// `drover policy …`.
@@ -25,7 +26,7 @@ pub enum PolicyCommand {
 /// Runs it.
 pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {
     let PolicyCommand::Test { name, on } = command;
-    let member = cluster::find(session, &on).await?.member;
+    let member = clusters::find(session, &on).await?.member;
     let body = hub::body(json!({"project": session.project, "policy": name, "member": member}))?;
     let answer = session.client.answer(session.client.api.policy_test(&body)).await?;
     let list = answer.body.get("candidates").cloned().unwrap_or(Value::Array(Vec::new()));
@@ -33,7 +34,7 @@ pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {
     output::print(session.format, &answer.body, |_| {
         (
             vec!["#", "APP", "PRIORITY", "SCORES", "TOTAL", "STAYS BECAUSE"],
-            candidates.iter().enumerate().map(|(i, c)| super::plan::candidate_row(i, c)).collect(),
+            candidates.iter().enumerate().map(|(i, c)| crate::plans::candidate_row(i, c)).collect(),
         )
     })
 }

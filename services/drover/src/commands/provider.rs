@@ -4,9 +4,9 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::Session;
 use crate::hub;
 use crate::output;
+use crate::session::Session;
 
 /// `drover provider …`.
 #[derive(Debug, Subcommand)]

@@ -4,9 +4,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Session;
-use super::deploy::{Application, operation_of};
+use crate::application::{Application, operation_of};
 use crate::globals::Format;
+use crate::session::Session;
 use crate::{output, watch};
 
 /// `drover rollback`.

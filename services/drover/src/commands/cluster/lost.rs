@@ -13,9 +13,11 @@ use drover_api::plans::{PlanDocument, PlanState};
 use drover_api::scheduling::{DigRef, MemberState};
 use serde_json::json;
 
-use super::{all, path, until_shown};
-use crate::commands::{Session, deploy};
+use super::{path, until_shown};
+use crate::application::operation_of;
+use crate::clusters::all;
 use crate::hub::segment;
+use crate::session::Session;
 use crate::{output, watch};
 
 /// What `--help` adds.
@@ -79,7 +81,7 @@ async fn move_movable(session: &Session, cluster: &ClusterCapacity) -> Result<()
         return Ok(());
     }
     let answer = session.client.post(&format!("/v2/plans/{}/apply", plan.id), None).await?;
-    let operation = watch::follow(&session.client, &deploy::operation_of(&answer)?).await?;
+    let operation = watch::follow(&session.client, &operation_of(&answer)?).await?;
     eprintln!("  {}: {}", operation.subject, operation.message);
     Ok(())
 }
@@ -104,7 +106,7 @@ async fn place_anew(session: &Session, group: &DigRef) -> Result<()> {
     );
     let verb = async |verb: &str| {
         let answer = session.client.post(&format!("{path}/{verb}"), None).await?;
-        watch::to_success(&session.client, &deploy::operation_of(&answer)?).await
+        watch::to_success(&session.client, &operation_of(&answer)?).await
     };
     verb("terminate").await?;
     session.client.post(&format!("{path}/approve"), None).await?;

@@ -9,8 +9,8 @@ use drover_api::grants::Grants;
 use serde_json::{Value, json};
 
 use super::account::{MANAGE, NAMESPACE, managed, readings};
-use crate::commands::Session;
 use crate::hub::segment;
+use crate::session::Session;
 
 /// `drover cluster role`.
 #[derive(Debug, Args)]

@@ -25,7 +25,7 @@ pub struct DeployArgs {
     #[command(flatten)]
     pub input: crate::input::InputArgs,
     #[command(flatten)]
-    pub values: super::values::ValuesArgs,
+    pub values: crate::application::values::ValuesArgs,
     /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].
     #[arg(short = 'n', long, value_name = "NAME")]
     pub namespace: Option<String>,
@@ -63,7 +63,7 @@ pub struct DeployArgs {
     /// protocol http (also HTTP/2, gRPC and WebSocket), https or tcp; may be repeated. Those given replace the ones that it has; without
     /// the option these stay.
     #[arg(long = "route", value_name = "ADDRESS=SERVICE:PORT")]
-    pub routes: Vec<super::routes::RouteArg>,
+    pub routes: Vec<crate::application::routes::RouteArg>,
     /// Remove the routes of the application.
     #[arg(long, conflicts_with = "routes")]
     pub no_routes: bool,

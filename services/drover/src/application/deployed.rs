@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use drover_api::status::{AppEntry, DigStatus};
 
-use super::Session;
-use super::deploy::Application;
+use super::Application;
+use crate::session::Session;
 
 /// Counts the objects that are applied, by cluster: `12 of 12 objects on onprem+private-a`. `expected` is the number of objects of the
 /// manifests, if they were read here.

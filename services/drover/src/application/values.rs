@@ -11,9 +11,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 
-use super::super::Session;
 use super::{Application, NAME};
 use crate::hub::segment;
+use crate::session::Session;
 
 /// The values that the user gives. An application keeps the values that it has if none are given.
 #[derive(Debug, Args)]

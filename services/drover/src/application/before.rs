@@ -6,9 +6,10 @@ use anyhow::Result;
 use base64::Engine;
 use serde_json::{Value, json};
 
-use super::Session;
-use super::deploy::{self, Application, names};
+use super::values::put_profile;
+use super::{Application, names, remove};
 use crate::hub::segment;
+use crate::session::Session;
 
 /// What an application and its project were.
 pub struct Before {
@@ -58,8 +59,8 @@ impl Before {
     /// A request fails.
     pub async fn restore(self, session: &Session, application: &Application) -> Result<()> {
         let Some(documents) = self.documents else {
-            deploy::remove(session, application).await?;
-            return if self.project { Ok(()) } else { deploy::remove_project(session, application).await };
+            remove::remove(session, application).await?;
+            return if self.project { Ok(()) } else { remove::remove_project(session, application).await };
         };
         documents.restore(session, application).await
     }
@@ -74,7 +75,7 @@ impl Documents {
             client.upsert(&collection, &segment(name), &json!({"metadata": {"name": name}, "file": file})).await?;
         }
         for (name, file) in &self.profiles {
-            deploy::put_profile(session, &application.profiles(), name, file).await?;
+            put_profile(session, &application.profiles(), name, file).await?;
         }
         for name in names(session, &application.profiles()).await? {
             if !self.profiles.iter().any(|(known, _)| *known == name) {

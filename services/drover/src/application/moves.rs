@@ -3,12 +3,12 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::super::Session;
-use super::super::manifests::Upload;
 use super::Application;
+use crate::manifests::Upload;
+use crate::session::Session;
 
 /// Writes into the spec of an app's placement intent whether the app may be moved although others may call its Services by name.
-pub(super) fn allow_dependants(spec: &mut Value, wanted: Option<bool>, upload: &Upload) {
+pub fn allow_dependants(spec: &mut Value, wanted: Option<bool>, upload: &Upload) {
     match (wanted, spec.as_object_mut()) {
         (None, _) | (_, None) => {}
         (Some(true), Some(fields)) if !upload.callers.is_empty() => drop(fields.remove("allowDependants")),
@@ -17,19 +17,19 @@ pub(super) fn allow_dependants(spec: &mut Value, wanted: Option<bool>, upload: &
 }
 
 /// Says which apps of a deployment stay although it is movable.
-pub(super) fn name_those_that_stay(uploads: &[Upload]) {
+pub fn name_those_that_stay(uploads: &[Upload]) {
     for upload in uploads.iter().filter(|upload| !upload.callers.is_empty()) {
         eprintln!("note: {} is not moved: {} would lose the names of its Services", upload.name, upload.callers.join(", "));
     }
 }
 
 /// The apps of other applications that call the Services of this one by name: the items of the list in the REST API.
-pub(super) async fn callers(session: &Session, application: &Application) -> Result<Value> {
+pub async fn callers(session: &Session, application: &Application) -> Result<Value> {
     Ok(session.client.find(&format!("{}/callers", application.group)).await?.map(|list| list["items"].clone()).unwrap_or_default())
 }
 
 /// Says whom a move would leave without a name.
-pub(super) fn name_callers(callers: &Value) {
+pub fn name_callers(callers: &Value) {
     let text = |caller: &Value, field: &str| caller[field].as_str().unwrap_or_default().to_owned();
     let named: Vec<String> = callers
         .as_array()

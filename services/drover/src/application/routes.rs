@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::Session;
-use super::super::manifests::Upload;
 use super::{Application, names};
 use crate::hub::segment;
+use crate::manifests::Upload;
+use crate::session::Session;
 
 /// `--route [PROTOCOL://][HOST]:PORT=SERVICE:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +69,12 @@ impl RouteArg {
 }
 
 /// The collection of an application's routes.
-pub(super) fn collection(application: &Application) -> String {
+pub fn collection(application: &Application) -> String {
     format!("{}/routes", application.group)
 }
 
 /// Makes these the routes of the application. A route that is there keeps the settings that the command line does not have.
-pub(super) async fn replace(session: &Session, application: &Application, wanted: &[RouteArg], uploads: &[Upload]) -> Result<()> {
+pub async fn replace(session: &Session, application: &Application, wanted: &[RouteArg], uploads: &[Upload]) -> Result<()> {
     let collection = collection(application);
     for known in names(session, &collection).await? {
         if !wanted.iter().any(|route| route.name() == known) {
@@ -95,7 +95,7 @@ pub(super) async fn replace(session: &Session, application: &Application, wanted
 }
 
 /// Deletes the routes of the application, or those of one of its apps.
-pub(super) async fn delete(session: &Session, application: &Application, app: Option<&str>) -> Result<()> {
+pub async fn delete(session: &Session, application: &Application, app: Option<&str>) -> Result<()> {
     let collection = collection(application);
     let Some(list) = session.client.find(&collection).await? else { return Ok(()) };
     for route in list.as_array().into_iter().flatten() {

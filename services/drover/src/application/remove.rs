@@ -1,0 +1,54 @@
+//! Removes the EMCO resources of an application that does not run.
+
+use anyhow::Result;
+
+use super::{Application, NAME, names, routes};
+use crate::hub::{self, segment};
+use crate::session::Session;
+
+/// Removes the resources that [`prepare`] made, of an application that does not run.
+///
+/// # Errors
+/// A request fails.
+pub async fn remove(session: &Session, application: &Application) -> Result<()> {
+    routes::delete(session, application, None).await?;
+    // EMCO lists group intents without their names; this is the name that `prepare` uses.
+    session.client.delete(&format!("{}/intents/{NAME}", application.group)).await?;
+    for collection in ["generic-placement-intents", "migration-intents"] {
+        let path = format!("{}/{collection}", application.group);
+        for intent in names(session, &path).await? {
+            for child in names(session, &format!("{path}/{intent}/app-intents")).await? {
+                session.client.delete(&format!("{path}/{intent}/app-intents/{child}")).await?;
+            }
+            session.client.delete(&format!("{path}/{intent}")).await?;
+        }
+    }
+    session.client.delete(&application.group).await?;
+    for profile in names(session, &application.profiles()).await? {
+        session.client.delete(&format!("{}/{}", application.profiles(), segment(&profile))).await?;
+    }
+    for app in names(session, &format!("{}/apps", application.composite)).await? {
+        session.client.delete(&format!("{}/apps/{app}", application.composite)).await?;
+    }
+    session.client.delete(&format!("{}/composite-profiles/{NAME}", application.composite)).await?;
+    session.client.delete(&application.composite).await
+}
+
+/// Removes the project that [`prepare`] made, with its logical cloud.
+///
+/// # Errors
+/// A request fails, for example because the project has got other applications.
+pub async fn remove_project(session: &Session, application: &Application) -> Result<()> {
+    let cloud = format!("{}/logical-clouds/{NAME}", application.project);
+    if session.client.find(&cloud).await?.is_some() {
+        match session.client.post(&format!("{cloud}/terminate"), None).await {
+            Err(error) if hub::code(&error) != Some("wrong_state") => return Err(error),
+            _ => {}
+        }
+        for reference in names(session, &format!("{cloud}/cluster-references")).await? {
+            session.client.delete(&format!("{cloud}/cluster-references/{}", segment(&reference))).await?;
+        }
+        session.client.delete(&cloud).await?;
+    }
+    session.client.delete(&application.project).await
+}
