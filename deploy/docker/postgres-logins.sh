@@ -2,7 +2,7 @@
 # postgres-logins.sh: a login and a schema for each service, so that none can read another's tables. The Postgres image runs it once, when
 # the database is new. It can be run again: docker-compose exec postgres /docker-entrypoint-initdb.d/logins.sh
 set -euo pipefail
-for service in cluster_manager orchestrator placement migration resource_synchronizer; do
+for service in gateway cluster_manager orchestrator placement migration resource_synchronizer; do
   role=drover_$service
   password=$(cat "${SECRETS_DIR:-/run/secrets}/postgres-${service//_/-}")
   psql -v ON_ERROR_STOP=1 -v role="$role" -v password="$password" --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" --quiet <<'SQL'

@@ -10,7 +10,8 @@ programs=$1 helm=$2
 work=$(mktemp -d)
 export COMPOSE_PROJECT_NAME=drover-try DROVER_SECRETS=$work/secrets DROVER_URL DROVER_TOKEN_FILE=$work/secrets/api-token DROVER_PORT
 DROVER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-DROVER_URL=http://127.0.0.1:$DROVER_PORT
+DROVER_URL=https://localhost:$DROVER_PORT DROVER_CA_FILE=$work/secrets/ca.pem
+export DROVER_CA_FILE
 unset DROVER_TOKEN DROVER_PROJECT
 : "${DROVER_KUBE_BIN:=$(deploy/local-kube/build.sh kubernetes)}"
 export DROVER_KUBE_BIN
@@ -37,7 +38,7 @@ until_true() {
 }
 container() { podman ps --all --quiet --filter "label=com.docker.compose.service=$1"; }
 state() { podman inspect --format "$2" "$(container "$1")"; }
-services="gateway cluster-manager orchestrator placement migration resource-synchronizer"
+services="gateway cluster-manager orchestrator placement migration resource-synchronizer traffic"
 all_healthy() { for service in postgres $services; do [ "$(state "$service" '{{.State.Health.Status}}')" = healthy ] || return 1; done; }
 up() { docker-compose up -d 2>&1 | cat >"$work/up.log" || { cat "$work/up.log" >&2; die "docker-compose up failed"; }; until_true 300 "all services are healthy" all_healthy; }
 # homes: the cluster of each app that Drover calls Ready, as "app=cluster", sorted
@@ -65,25 +66,31 @@ deploy/docker/image.sh "$programs" "$helm" >"$work/image.log" 2>&1 || { tail -n 
 ok "image drover:dev is built: $(podman images --format '{{.Size}}' docker.io/library/drover:dev)"
 deploy/docker/secrets.sh "$work/secrets"
 up
-ok "docker-compose up: Postgres and the six services are healthy after $SECONDS s"
+ok "docker-compose up: Postgres and the seven services are healthy after $SECONDS s"
 
-# Who may read what. There is no shell in the services' containers, but busybox, for health checks.
+# Who may read what, as seen by the busybox in the services' containers.
 [ "$(stat -c %a "$work/secrets")" = 700 ] || die "others may enter the directory of the secrets"
 for service in $services; do
-  wanted="api-token peer-token"
+  wanted="api-token ca $service-cert $service-key"
   [ $service != cluster-manager ] || wanted+=" seal-key"
   seen=$(podman exec "$(container $service)" /bin/busybox sh -c 'cd /run/secrets; echo *; busybox id -u; for f in * /bin/x; do (: >>$f) 2>/dev/null && echo "writes $f"; done; busybox cat /proc/1/environ | busybox tr "\0" " "')
   [ "$(sed -n '1p;2p' <<<"$seen" | tr '\n' ' ')" = "$wanted 65532 " ] || die "$service sees and is: $(sed -n '1p;2p' <<<"$seen")"
   ! grep -q ^writes <<<"$seen" || die "$service can write where it must not: $(grep ^writes <<<"$seen")"
-  ! grep -qF -e "$(cat "$work/secrets/api-token")" -e "$(cat "$work/secrets/peer-token")" <<<"$seen" || die "$service has a token in its environment"
+  ! grep -qF -e "$(cat "$work/secrets/api-token")" <<<"$seen" || die "$service has a token in its environment"
 done
 ! docker-compose logs --no-color 2>/dev/null | grep -qF "$(cat "$work/secrets/api-token")" || die "the API token is in a log"
 ok "secrets: a directory of mode 700, in each container only what it needs, read by uid 65532, not writable, in no environment and no log"
-[ "$(curl -s -o /dev/null -w '%{http_code}' "$DROVER_URL/v2/clusters")" = 401 ] || die "the gateway answers without a token"
+[ "$(curl -s --cacert "$DROVER_CA_FILE" -o /dev/null -w '%{http_code}' "$DROVER_URL/v2/clusters")" = 401 ] || die "the gateway answers without a token"
 for service in postgres ${services#gateway }; do
-  [ -z "$(podman port "$(container $service)")" ] || die "$service is published"
+  [ $service = traffic ] || [ -z "$(podman port "$(container $service)")" ] || die "$service is published"
 done
-ok "only the gateway is published, on 127.0.0.1, and wants the token"
+[ "$(curl -s -o /dev/null -w '%{http_code}' "http://localhost:$DROVER_PORT/healthz")" = 000 ] || die "the gateway answers without TLS"
+# With the token of a client, but without a service's certificate.
+placement=$(podman inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(container placement)")
+asked=$(curl -s --cacert "$DROVER_CA_FILE" --resolve "placement:9031:$placement" -H "Authorization: Bearer $(cat "$work/secrets/api-token")" \
+  -o /dev/null -w '%{http_code}' https://placement:9031/internal/claims)
+[ "$asked" = 401 ] || [ "$asked" = 403 ] || die "placement answers $asked without a certificate"
+ok "only the gateway and a port for routes are published, on 127.0.0.1; the gateway speaks TLS, and wants the token; services want a certificate"
 
 deploy/local-kube/kube.sh up --names private-a,private-b,public-c --nodes 2 --cpu 2 --memory 4Gi --lan --owner $$ --dir "$work/kube" >"$work/kube.log" 2>&1 ||
   { tail -n 20 "$work/kube.log" >&2; die "the control planes do not start"; }

@@ -103,7 +103,7 @@ pub enum Command {
     /// Measure this build on this machine: throughput, latency, memory and CPU.
     Bench(LabArgs),
     /// Check whether this machine and the running Drover have what they need.
-    Doctor,
+    Doctor(doctor::DoctorArgs),
     /// Explain the settings of the services and where their values come from.
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -159,7 +159,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Provider(command) => provider::run(&session()?, command).await?,
         Command::Deploy(args) => deploy::run(&session()?, *args).await?,
         Command::Diff(args) => diff::run(&session()?, &args).await?,
-        Command::Doctor => doctor::run(&session()?).await?,
+        Command::Doctor(args) => doctor::run(&session()?, &args).await?,
         Command::Apply(args) => apply::run(&session()?, args).await?,
         Command::Delete(args) => delete::run(&session()?, &args).await?,
         Command::Get(args) => get::run(&session()?, args).await?,

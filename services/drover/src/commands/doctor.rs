@@ -4,12 +4,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
+use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::clusters;
 use crate::session::Session;
 use crate::{input, output};
+
+/// `drover doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  drover doctor
+  until drover doctor --ready; do sleep 1; done                      wait until all services answer
+  drover doctor --ready --url https://placement:9031 --ca-file ca    the health check of a container")]
+pub struct DoctorArgs {
+    /// Ask the service at --url whether it is ready, and nothing else.
+    #[arg(long)]
+    ready: bool,
+}
 
 /// One check.
 #[derive(Debug, Serialize)]
@@ -45,7 +59,11 @@ fn kustomize() -> Check {
 ///
 /// # Errors
 /// Something is missing that an installation needs.
-pub async fn run(session: &Session) -> Result<()> {
+pub async fn run(session: &Session, args: &DoctorArgs) -> Result<()> {
+    if args.ready {
+        session.client.readiness().await?;
+        return output::write_stdout("ready\n");
+    }
     let mut checks = vec![
         program("postgres", &["DROVER_POSTGRES"], postgres(), "apt install postgresql, or set DATABASE_URL", true),
         program("helm", &["DROVER_HELM"], None, NO_HELM, false),
