@@ -1,13 +1,13 @@
 //! Commands that `drover-lab` runs: which program that is, what it is given, and the error when there is none.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// `drover` alone in a folder, so that no `drover-lab` of this build lies beside it.
+/// `drover` alone in a folder, so that no `drover-lab` of this build lies beside it. Another process copies it: a program that this one
+/// writes cannot be started while a child that another test forks meanwhile still has the file open.
 fn alone(folder: &Path) -> PathBuf {
     let program = folder.join("drover");
-    std::fs::copy(env!("CARGO_BIN_EXE_drover"), &program).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_drover")).arg(&program).status().unwrap().success());
     program
 }
 
@@ -15,8 +15,9 @@ fn alone(folder: &Path) -> PathBuf {
 fn lab(folder: &Path, name: &str) {
     std::fs::create_dir_all(folder).unwrap();
     let program = folder.join("drover-lab");
-    std::fs::write(&program, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n");
+    let write = Command::new("/bin/sh").args(["-c", r#"printf %s "$1" >"$2" && chmod 755 "$2""#, "sh", &script]).arg(&program).status();
+    assert!(write.unwrap().success());
 }
 
 fn run(program: &Path, path: &Path, args: &[&str]) -> Output {
