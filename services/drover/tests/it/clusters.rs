@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use drover_testkit::needs;
+
 use crate::cli::{DROVER, HOME, Process, SHOP, json, ok, run, simulated, wait};
 
 /// `drover up` in `folder`, and its address.
@@ -105,4 +107,78 @@ fn cluster_is_checked_rotated_and_given_up_when_it_is_lost() {
     let expected = [("large", ""), ("moved", "onprem+mine"), ("resident", "onprem+mine"), ("small", "onprem+mine")];
     assert_eq!(placed, expected.map(|(app, on)| (app.to_owned(), on.to_owned())));
     drop(members);
+}
+
+/// Needs a control plane that really authorises: the simulator grants everything.
+#[test]
+fn role_for_a_cloud_is_enough_for_its_apps_and_for_nothing_else() {
+    let Some((kubeconfig, programs)) = needs("DROVER_CONTRACT_KUBECONFIG").zip(needs("DROVER_KUBE_BIN")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::copy(kubeconfig, at("admin")).unwrap();
+    std::fs::copy(at("admin"), at("tenant")).unwrap();
+    let kubectl = |user: &str, args: &[&str]| {
+        let done = Command::new(Path::new(&programs).join("kubectl")).arg("--kubeconfig").arg(at(user)).args(args).output().unwrap();
+        (
+            done.status.success(),
+            format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)).trim().to_owned(),
+        )
+    };
+    let (_up, url) = up(folder.path());
+    let namespace = format!("tenant-{}", std::process::id());
+    let cloud = format!(
+        "version: emco/v2
+resourceContext: {{anchor: projects}}
+metadata: {{name: team}}
+---
+version: emco/v2
+resourceContext: {{anchor: projects/team/logical-clouds}}
+metadata: {{name: shop}}
+spec: {{namespace: {namespace}, level: '0'}}
+"
+    );
+    std::fs::write(at("cloud.yaml"), cloud).unwrap();
+    ok(&url, &["apply", "-f", &at("cloud.yaml")]);
+    std::fs::write(at("role.yaml"), ok(&url, &["cluster", "role", "--for", "shop", "--project", "team"])).unwrap();
+    let (applied, said) = kubectl("admin", &["apply", "-f", &at("role.yaml")]);
+    assert!(applied, "{said}");
+
+    // From here on the hub has the tenant's account only.
+    let (_, token) = kubectl("admin", &["create", "token", "drover-team-shop", "-n", "drover-system"]);
+    assert!(kubectl("tenant", &["config", "set-credentials", "tenant", "--token", &token]).0, "{token}");
+    assert!(kubectl("tenant", &["config", "set-context", "--current", "--user", "tenant"]).0);
+    ok(&url, &["cluster", "add", "real", "--provider", "onprem", "--kubeconfig", &at("tenant")]);
+    wait(|| state_of(&url, "real") == "Ready");
+    let references = "version: emco/v2
+resourceContext: {anchor: projects/team/logical-clouds/shop/cluster-references}
+metadata: {name: onprem-real}
+spec: {clusterProvider: onprem, cluster: real}
+---
+version: emco/v2
+resourceContext: {anchor: projects/team/logical-clouds/shop/instantiate}
+";
+    std::fs::write(at("references.yaml"), references).unwrap();
+    ok(&url, &["apply", "-f", &at("references.yaml")]);
+    std::fs::write(at("web.yaml"), SHOP).unwrap();
+    ok(&url, &["deploy", "web", "-f", &at("web.yaml"), "--project", "team", "-n", &namespace, "--wait"]);
+    let (_, ready) = kubectl("admin", &["get", "deployments", "-n", &namespace, "-o", "jsonpath={.items[*].status.readyReplicas}"]);
+    assert!(!ready.is_empty() && ready.split(' ').all(|count| count != "0"), "{ready}");
+    ok(&url, &["delete", "web", "--project", "team"]);
+    wait(|| {
+        kubectl("admin", &["get", "deployments", "-n", &namespace, "-o", "name"]).1.lines().all(|line| !line.starts_with("deployment"))
+    });
+
+    for (verb, kind, place) in [
+        ("create", "configmaps", "kube-system"),
+        ("create", "secrets", "default"),
+        ("create", "clusterroles.rbac.authorization.k8s.io", "default"),
+        ("create", "rolebindings.rbac.authorization.k8s.io", &namespace),
+        ("impersonate", "users", "default"),
+    ] {
+        let (may, said) = kubectl("tenant", &["auth", "can-i", verb, kind, "-n", place]);
+        assert!(!may && said.lines().any(|line| line == "no"), "{verb} {kind} in {place}: {said}");
+    }
+    for leftover in ["clusterrolebinding/drover-team-shop", "clusterrole/drover-team-shop", &format!("namespace/{namespace}")] {
+        kubectl("admin", &["delete", "--wait=false", leftover]);
+    }
 }

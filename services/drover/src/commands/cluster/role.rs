@@ -21,7 +21,8 @@ Examples:
 
 Prints: Namespace drover-system with a ServiceAccount for the cloud, a Role and a RoleBinding in each of its namespaces, and a ClusterRole with
 its binding. A kubeconfig with that account's token, or one that acts as it (`as: system:serviceaccount:drover-system:…`), can then write
-the apps of this cloud and nothing else.")]
+the apps of this cloud and nothing else. It can read objects of the same kinds, Secrets too, in the whole cluster, because Drover
+watches each kind in all namespaces.")]
 pub struct RoleArgs {
     /// Logical cloud, of the project that --project names.
     #[arg(long = "for", value_name = "CLOUD")]
@@ -82,9 +83,13 @@ fn objects(project: &str, cloud: &str, spec: &Value, also: &[String]) -> Result<
         objects.push(json!({"apiVersion": rbac, "kind": "Role", "metadata": {"name": name, "namespace": own}, "rules": kinds}));
         objects.push(binding("RoleBinding", "Role", Some(own)));
     }
-    // Capacity and readiness are read everywhere: room is what others leave.
+    // Capacity is read everywhere: room is what others leave. The objects of apps are watched by kind, not by namespace.
     let mut everywhere = readings();
-    everywhere.push(json!({"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]}));
+    everywhere.extend(
+        managed(also)?
+            .into_iter()
+            .map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": ["get", "list", "watch"]})),
+    );
     for kind in &grants.cluster_scoped {
         let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
         let resource = plural(kind).with_context(|| format!("spec.grants.clusterScoped names {kind:?}, which is no kind"))?;
@@ -118,10 +123,7 @@ mod tests {
             made.iter().filter(|object| object["kind"] == "Role").filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
         assert_eq!(roles, ["shop", "shop-cache"]);
         let wide = made.iter().find(|object| object["kind"] == "ClusterRole").unwrap().to_string();
-        assert!(
-            wide.contains(r#"["storage.k8s.io"],"resources":["storageclasses"]"#) && !wide.contains("secrets") && !wide.contains('*'),
-            "{wide}"
-        );
+        assert!(wide.contains(r#"["storage.k8s.io"],"resources":["storageclasses"]"#) && !wide.contains('*'), "{wide}");
         assert!(objects("team", "all", &json!({"namespace": "default", "level": "0"}), &[]).is_err(), "the admin's cloud");
         assert!(objects("team", "all", &json!({"namespace": "shop", "grants": {"everything": true}}), &[]).is_err());
     }
