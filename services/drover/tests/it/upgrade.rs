@@ -66,7 +66,7 @@ fn earlier_names() -> String {
         format!("('{name}', '{}')", name.chars().map(letter).collect::<String>())
     });
     format!(
-        "do $$ declare col record; field record; begin
+        "do $$ declare col record; field record; changed bigint := 0; n bigint; begin
            for col in select c.table_schema, c.table_name, c.column_name from information_schema.columns c
              join information_schema.tables t using (table_schema, table_name)
              where c.data_type = 'jsonb' and c.table_schema like 'drover_%' and t.table_type = 'BASE TABLE'
@@ -75,8 +75,11 @@ fn earlier_names() -> String {
                execute format('update %I.%I set %I = replace(%I::text, %L, %L)::jsonb where %I::text like %L', col.table_schema, col.table_name,
                  col.column_name, col.column_name, '\"' || field.now || '\":', '\"' || field.before || '\":', col.column_name,
                  '%\"' || field.now || '\":%');
+               get diagnostics n = row_count;
+               changed := changed + n;
              end loop;
-           end loop; end $$;",
+           end loop;
+           if changed < 10 then raise exception 'only % rows have fields of these names', changed; end if; end $$;",
         pairs.collect::<Vec<_>>().join(", ")
     )
 }
