@@ -9,10 +9,11 @@ use tokio::runtime::Runtime;
 
 use crate::autoscale::AutoscaleCommand;
 use crate::bench::BenchArgs;
+use crate::data::DataCommand;
 use crate::demo::DemoArgs;
 use crate::dev::DevCommand;
 use crate::experiment::ExperimentCommand;
-use crate::{autoscale, bench, demo, dev, experiment, groups, memguard};
+use crate::{autoscale, bench, data, demo, dev, experiment, groups, memguard};
 
 /// The commands of drover that are not part of the product: benchmarks, experiments, simulators, the demo.
 #[derive(Debug, Parser)]
@@ -38,6 +39,9 @@ pub enum Command {
     /// Group placement: what each policy would make of the clusters.
     #[command(subcommand)]
     Groups(GroupsCommand),
+    /// Traces for experiments: import published originals.
+    #[command(subcommand)]
+    Data(DataCommand),
     /// Start clusters for trials: simulated ones, or real control planes on this machine.
     #[command(subcommand)]
     Dev(DevCommand),
@@ -76,6 +80,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Groups(GroupsCommand::Place(args)) => {
             Runtime::new()?.block_on(groups::place(cli.globals, *args)).map(|()| ExitCode::SUCCESS)
         }
+        Command::Data(command) => data::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Dev(command) => Runtime::new()?.block_on(dev::run(command, format)),
         Command::Demo(args) => Runtime::new()?.block_on(demo::run(args)),
         Command::Experiment(command) => experiment::run(command, format),

@@ -6,6 +6,7 @@
 pub mod autoscale;
 pub mod bench;
 pub mod cli;
+pub mod data;
 pub mod demo;
 pub mod dev;
 pub mod experiment;

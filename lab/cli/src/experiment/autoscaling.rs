@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 
 use super::{Common, finish};
 use crate::autoscale::read_trace;
+use crate::data;
 use drover::globals::Format;
 
 /// `drover experiment autoscaling`.
@@ -24,9 +25,10 @@ pub struct AutoscalingArgs {
     /// Number of seeds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=1_000))]
     pub seeds: u64,
-    /// Directory with the traces nasa_paperlike_launch20k.csv and nasa_paperlike_rpm20k.csv.
-    #[arg(long, value_name = "DIR", default_value = "../shared/data")]
-    pub data: PathBuf,
+    /// Directory with the traces nasa_paperlike_launch20k.csv and nasa_paperlike_rpm20k.csv [default: the first that has one, of
+    /// ../shared/data and of where `drover data import` puts them]. Instead of one that is missing a generated trace is checked.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
     /// Another trace (CSV) to compare on; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub trace: Vec<PathBuf>,
@@ -35,8 +37,11 @@ pub struct AutoscalingArgs {
     pub no_generated: bool,
 }
 
-/// The paper's two traces, as the checks name them.
-const TRACES: [(&str, &str); 2] = [("launch", "nasa_paperlike_launch20k.csv"), ("rpm", "nasa_paperlike_rpm20k.csv")];
+/// The paper's two traces, as the checks name them, and the generated ones of the same shape.
+const TRACES: [(&str, &str, &str, Shape); 2] = [
+    ("launch", "nasa_paperlike_launch20k.csv", "generated-launch", Shape::Launch),
+    ("rpm", "nasa_paperlike_rpm20k.csv", "generated-idle", Shape::Idle),
+];
 /// Highest cost and number of expired requests of the guarded learner, relative to the tuned HPA.
 const COST: f64 = 1.10;
 const EXPIRED: f64 = 1.02;
@@ -45,13 +50,14 @@ const EXPIRED: f64 = 1.02;
 pub fn run(args: &AutoscalingArgs, format: Format) -> Result<ExitCode> {
     let plan = Plan { first_seed: args.common.seed, seeds: args.seeds, ..Plan::default() };
     let mut traces: Vec<(String, Option<Trace>)> = Vec::new();
-    for (name, file) in TRACES {
-        let path = args.data.join(file);
+    let data = args.data.clone().unwrap_or_else(found);
+    for (name, file, ..) in TRACES {
+        let path = data.join(file);
         traces.push((name.to_owned(), if path.exists() { Some(read_trace(&path)?) } else { None }));
     }
     if !args.no_generated {
         let peak = plan.simulated.capacity.of(plan.simulated.max_pods);
-        for (name, shape) in [("generated-launch", Shape::Launch), ("generated-idle", Shape::Idle)] {
+        for (_, _, name, shape) in TRACES {
             traces.push((name.to_owned(), Some(Trace::generate(shape, plan.end, peak, args.common.seed))));
         }
     }
@@ -70,7 +76,14 @@ pub fn run(args: &AutoscalingArgs, format: Format) -> Result<ExitCode> {
         compared.push((name.clone(), result));
     }
     bar.finish_and_clear();
-    finish(&report(&plan, &compared, &args.data), &args.common, format)
+    finish(&report(&plan, &compared, &data), &args.common, format)
+}
+
+/// The first directory that has one of the traces.
+fn found() -> PathBuf {
+    let places = [PathBuf::from("../shared/data"), data::directory()];
+    let has_one = |place: &PathBuf| TRACES.iter().any(|(_, file, ..)| place.join(file).exists());
+    places.into_iter().find(has_one).unwrap_or_else(data::directory)
 }
 
 /// Findings, tables, charts and checks.
@@ -80,7 +93,7 @@ fn report(plan: &Plan, compared: &[(String, Option<Comparison>)], data: &Path) -
         match comparison {
             Some(comparison) => findings(&mut report, name, comparison),
             None => {
-                report.finding(format!("{name}: no trace in {}", data.display()));
+                report.finding(format!("{name}: no trace in {}; `drover data import` makes it", data.display()));
             }
         }
     }
@@ -93,9 +106,13 @@ fn report(plan: &Plan, compared: &[(String, Option<Comparison>)], data: &Path) -
         report.tables.push(tuning(name, comparison));
         report.charts.extend(courses(name, comparison, plan.simulated.penalty));
     }
-    for (trace, _) in TRACES {
-        let comparison = compared.iter().find(|(name, _)| name == trace).and_then(|(_, comparison)| comparison.as_ref());
-        report.checks.extend(checks(trace, comparison));
+    for (trace, _, generated, _) in TRACES {
+        let of = |wanted: &str| compared.iter().find(|(name, _)| name == wanted).and_then(|(_, comparison)| comparison.as_ref());
+        let (name, comparison) = match (of(trace), of(generated)) {
+            (None, Some(comparison)) => (generated, Some(comparison)),
+            (comparison, _) => (trace, comparison),
+        };
+        report.checks.extend(checks(name, trace == TRACES[0].0, comparison));
     }
     report
 }
@@ -165,8 +182,8 @@ fn courses(name: &str, comparison: &Comparison, penalty: f64) -> [Chart; 2] {
     [pods, cost]
 }
 
-/// The checks on the paper's traces.
-fn checks(trace: &str, comparison: Option<&Comparison>) -> Vec<Check> {
+/// The checks on a trace; there are more for the paper's main one.
+fn checks(trace: &str, main: bool, comparison: Option<&Comparison>) -> Vec<Check> {
     let pair = |one: &str, other: &str| comparison.and_then(|comparison| Some((comparison.get(one)?, comparison.get(other)?)));
     let named = |what: &str| format!("{trace}: {what}");
     let mut checks = Vec::new();
@@ -174,7 +191,7 @@ fn checks(trace: &str, comparison: Option<&Comparison>) -> Vec<Check> {
         let (got, ok) = got.unwrap_or_else(|| ("no trace".to_owned(), false));
         checks.push(Check::holds(name, reach, got, ok));
     };
-    if trace == TRACES[0].0 {
+    if main {
         let (d, a) = pair("d", "a").unzip();
         let apart = d.zip(a).map(|(d, a)| {
             let (d, a) = (Interval::of(&d.cost), Interval::of(&a.cost));

@@ -117,6 +117,19 @@ pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
+/// The other members where a copy of this app is to be present.
+pub async fn other_members(store: &Store, desired: &DesiredBinding) -> StoreResult<Vec<MemberKey>> {
+    let members: Vec<String> = sqlx::query_scalar(
+        "select distinct member from binding where dig ->> 'id' = $1 and app = $2 and member <> $3 and present order by member",
+    )
+    .bind(desired.dig.id.to_string())
+    .bind(&desired.app)
+    .bind(&desired.member.0)
+    .fetch_all(store.pool())
+    .await?;
+    Ok(members.into_iter().map(MemberKey).collect())
+}
+
 /// Records that the objects of a bundle have been ready for as long as its app asks, unless the desired state has changed since. Returns
 /// whether it was recorded.
 pub async fn set_served(store: &Store, id: Uuid, digest: &str, fence: i64) -> StoreResult<bool> {

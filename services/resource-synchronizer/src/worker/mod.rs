@@ -8,6 +8,7 @@
 //! binding. `session` connects and takes events in, `schedule` decides which binding is reconciled when.
 //! Invariant: nothing is written before all lists are complete, so a restart applies only what really differs.
 
+mod carry;
 mod deletion;
 mod endpoints;
 mod hooks;

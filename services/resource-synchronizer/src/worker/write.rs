@@ -11,6 +11,7 @@ use drover_api::bindings::DesiredBinding;
 use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers};
 use uuid::Uuid;
 
+use super::carry;
 use super::judge::Failure;
 use crate::app::{App, Error};
 use crate::store;
@@ -138,6 +139,8 @@ impl Write {
             && !shared(&self.due[0]);
         for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
+            let carried =
+                uid.is_none() && carry::is_learner(object) && carry::learned(&self.app, &self.member, &self.desired, object).await;
             let answer = match checked {
                 true => self.member.apply_checked(object).await,
                 false => {
@@ -145,7 +148,11 @@ impl Write {
                     self.member.apply(object, &self.owner, uid.as_deref(), *start, sharers).await
                 }
             };
-            applied.push(answer?);
+            let answer = answer?;
+            if carried {
+                carry::belongs_to(&self.member, object, &answer).await;
+            }
+            applied.push(answer);
             self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bindings;
+mod carried;
 mod hooks;
 mod parting;
 mod real;
