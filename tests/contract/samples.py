@@ -56,6 +56,8 @@ def named(name, spec=None, **more):
     return {"metadata": {"name": name, "description": f"The {name} of the tour"}, **({"spec": spec} if spec is not None else {}), **more}
 
 
+AGENT = {"version": "0.1.0", "image": "drover", "on": [{"provider": "nowhere"}], "except": [], "settings": {"AUTOSCALER_LOG": "info"}, "members": {},
+         "podAnnotations": {}, "healthySeconds": 10, "paused": False}
 CONTROLLER = {"host": "controller.example", "port": 9041, "type": "action", "priority": 1}
 
 
@@ -74,6 +76,7 @@ def documents(kubeconfig):
         (f"{PROVIDER}/ca-certs", named("root", {"isCA": True, "duration": "8760h"})),
         (f"{PROVIDER}/ca-certs/root/clusters", named("edge", {"scope": "label", "label": "edge"})),
         (f"{PROVIDER}/cluster-sync-objects", named("git", {"kv": [{"userName": ""}, {"gitToken": ""}]})),
+        ("/v2/agents", named("autoscaler", AGENT)),
         ("/v2/clm-controllers", named("inventory", {"host": "controller.example", "port": 9041, "priority": 1})),
         ("/v2/controllers", named("placer", CONTROLLER)),
         ("/v2/dtc-controllers", named("mesh", CONTROLLER)),

@@ -365,6 +365,7 @@ class Story:
         get, cart = self.get, self.cart
         nobody = "00000000-0000-7000-8000-000000000000"
         apps = get("/v2/apps")
+        get("/v2/agent-copies")
         get("/v2/apps?project=shop", record=False)
         get("/v2/routes")
         copies = [(a["app"], b) for a in apps["items"] for b in a["bindings"]]

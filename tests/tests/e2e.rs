@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a scenario is a test, though not a function with the attribute")]
 
 mod e2e {
+    pub mod agents;
     pub mod calling;
     pub mod changes;
     pub mod choosing;

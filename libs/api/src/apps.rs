@@ -64,4 +64,7 @@ pub struct AppBinding {
     /// Workloads of which another field manager has chosen the number of replicas; Drover does not change it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scaled: Vec<ScaledWorkload>,
+    /// Why its claim does not cover all pods that were started by scaling it: they do not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unclaimed: Option<String>,
 }

@@ -4,6 +4,7 @@
 //! the rule of [`grants`], by which two services judge.
 
 pub mod access;
+pub mod agents;
 pub mod apps;
 pub mod bindings;
 pub mod digs;

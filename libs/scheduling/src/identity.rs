@@ -48,6 +48,16 @@ impl fmt::Display for MemberKey {
     }
 }
 
+/// Project of Drover's own agents, whose groups have no documents. No project of users can have this name.
+pub const AGENTS_PROJECT: &str = "drover:agents";
+
+impl DigRef {
+    /// Whether this is one of Drover's own agents, which belongs to its member and is never moved.
+    pub fn is_agent(&self) -> bool {
+        self.project == AGENTS_PROJECT
+    }
+}
+
 /// Reference to a deployment intent group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

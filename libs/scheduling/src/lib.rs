@@ -61,7 +61,7 @@ pub use decision::{AppDecision, Considered, Decision, DecisionRequest, GroupDeci
 pub use demand::{Demand, NodeRequirement, Operator, PodGroup, PodsOnNode, Toleration};
 pub use fit::{Ask, Free, pack};
 pub use fleet::{Capacity, Claim, ClaimState, Cordon, Fleet, FleetMember, Images, MemberState, Node, Observed, Taint};
-pub use identity::{DigRef, MemberKey};
+pub use identity::{AGENTS_PROJECT, DigRef, MemberKey};
 pub use images::ImageNames;
 pub use interner::Interner;
 pub use ledger::{Ledger, Undo};

@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Fleet};
-use crate::http::{checks, clusters, cordon, kv_pairs, labels, members, networks, pods};
+use crate::http::{agents, checks, clusters, cordon, kv_pairs, labels, members, networks, pods};
 use crate::resources::KINDS;
 
 impl FromRef<App> for Documents {
@@ -34,6 +34,7 @@ pub(crate) fn routes(fleet: &Fleet) -> OpenApiRouter<App> {
         .routes(routes!(members::kubeconfig))
         .routes(routes!(members::put_user, members::delete_user))
         .routes(routes!(members::user_kubeconfig))
+        .routes(routes!(agents::orders))
         .routes(fleet.members.route("/internal/feeds/members", "members_feed"))
         .routes(fleet.capacity.route("/internal/feeds/capacity", "capacity_feed"))
 }

@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    access, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard, operation,
-    page, plan, policy, provider, rollback, up,
+    access, agents, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard,
+    operation, page, plan, policy, provider, rollback, up,
 };
 use crate::globals::Globals;
 use crate::lab::LabArgs;
@@ -62,7 +62,7 @@ pub enum Command {
     Apply(apply::ApplyArgs),
     /// Terminate an application that `deploy` made, or what files of EMCO resources instantiate, and remove the resources.
     Delete(delete::DeleteArgs),
-    /// List apps, clusters, plans, operations, moves, routes or call graphs.
+    /// List apps, clusters, agents, plans, operations, moves, routes or call graphs.
     Get(get::GetArgs),
     /// Explain why an app runs where it does and not elsewhere.
     Explain(explain::ExplainArgs),
@@ -85,6 +85,9 @@ pub enum Command {
     /// Try migration policies.
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
+    /// Run Drover's agents (autoscaler, memory guard) in clusters.
+    #[command(subcommand)]
+    Agents(agents::AgentsCommand),
     /// Autoscaler: explain what a cluster's agent does; decide, simulate and train offline.
     #[command(subcommand)]
     Autoscale(autoscale::AutoscaleCommand),
@@ -94,6 +97,8 @@ pub enum Command {
     /// Group placement: what each policy would make of the clusters.
     #[command(subcommand)]
     Groups(groups::GroupsCommand),
+    /// Traces for experiments: import published originals.
+    Data(LabArgs),
     /// Start clusters for trials: simulated ones, or real control planes on this machine.
     Dev(LabArgs),
     /// Show a relocation from end to end on three clusters: an application that fits nowhere gets room because others move.
@@ -131,6 +136,7 @@ impl Command {
     /// The command's name if it is one of those that `drover-lab` runs.
     pub fn of_lab(&self) -> Option<&'static str> {
         match self {
+            Self::Data(_) => Some("data"),
             Self::Dev(_) => Some("dev"),
             Self::Demo(_) => Some("demo"),
             Self::Experiment(_) => Some("experiment"),
@@ -173,9 +179,10 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Plan(command) => plan::run(&session()?, command).await?,
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,
+        Command::Agents(command) => return agents::run(&session()?, command).await,
         Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
-        Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) | Command::Groups(_) => {}
+        Command::Data(_) | Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) | Command::Groups(_) => {}
         Command::Token(command) => access::token(&session()?, command).await?,
         Command::Role(command) => access::role(&session()?, command).await?,
         Command::Whoami => access::whoami(&session()?).await?,

@@ -32,7 +32,7 @@ impl Upstream {
 pub fn upstream(method: &Method, path: &str) -> Upstream {
     let segments: Vec<&str> = path.trim_matches('/').split('/').skip(1).collect();
     match segments.as_slice() {
-        ["cluster-providers" | "cluster-checks" | "clm-controllers", ..] => Upstream::ClusterManager,
+        ["cluster-providers" | "cluster-checks" | "clm-controllers" | "agents", ..] => Upstream::ClusterManager,
         ["decisions" | "explain" | "clusters", ..] => Upstream::Placement,
         ["plans", _, "apply"] if method == Method::POST => Upstream::Orchestrator,
         ["plans" | "policy-tests" | "migration-algorithms" | "migration-parameters", ..] => Upstream::Migration,
@@ -65,6 +65,8 @@ mod tests {
         let cases = [
             ("GET", "/v2/cluster-providers/p/clusters/c/labels", Upstream::ClusterManager),
             ("POST", "/v2/clm-controllers", Upstream::ClusterManager),
+            ("PUT", "/v2/agents/autoscaler", Upstream::ClusterManager),
+            ("GET", "/v2/agent-copies", Upstream::Orchestrator),
             ("POST", "/v2/cluster-checks", Upstream::ClusterManager),
             ("GET", "/v2/clusters", Upstream::Placement),
             ("GET", "/v2/explain", Upstream::Placement),

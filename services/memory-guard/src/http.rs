@@ -43,7 +43,8 @@ impl Shared {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some((status, std::time::Instant::now()));
     }
 
-    fn latest(&self) -> Option<Status> {
+    /// The latest status, with the age of its reading.
+    pub fn latest(&self) -> Option<Status> {
         let guard = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         guard.as_ref().map(|(status, at)| {
             let mut status = status.clone();

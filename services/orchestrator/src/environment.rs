@@ -104,6 +104,12 @@ impl Statuses {
         self.0.read().unwrap_or_else(PoisonError::into_inner).statuses.get(&binding).cloned()
     }
 
+    /// The bindings of which other field managers have scaled workloads.
+    pub fn scaled(&self) -> Vec<Uuid> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.statuses.iter().filter(|(_, status)| !status.scaled.is_empty()).map(|(id, _)| *id).collect()
+    }
+
     /// Replaces the status of a binding; `None` means that resource-synchronizer no longer has the binding.
     pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@
 //! of durable workflows (`workflows`) and the tasks `retire` and `sweep` write into other services. Invariant: each claim in the
 //! ledger and each object in a member belongs to a row of `binding` or to an operation that still runs.
 
+pub mod agents;
 pub mod app;
 mod config;
 pub mod demand;
@@ -137,6 +138,8 @@ async fn parts(
         retire: WakeSignal::default(),
         controllers: app::controllers::ControllerCalls { allowed: config.controller_origins.clone() },
         measured: app::measured::Measured::default(),
+        agent_reports: app::agents::Reports::default(),
+        unclaimed: app::claims::Unclaimed::default(),
     })
 }
 

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::http::routes as route_list;
-use crate::http::{apps, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
+use crate::http::{agents, apps, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
 use crate::resources::controllers::kept::KEPT;
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
@@ -49,6 +49,7 @@ pub fn routes(feed: &FeedHub<RouteTable>) -> OpenApiRouter<App> {
         .routes(routes!(traces::measured))
         .routes(routes!(apps::list))
         .routes(routes!(route_list::list))
+        .routes(routes!(agents::list))
         .routes(routes!(plans::apply))
         .routes(routes!(internal::dig))
         .routes(routes!(internal::document))

@@ -47,6 +47,8 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
                 "wake-steps",
                 "publish-routes",
                 "follow-traffic-0",
+                "agents",
+                "claims",
             ],
             OnFailure::Restart,
         ),

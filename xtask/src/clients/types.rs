@@ -8,6 +8,7 @@ use anyhow::bail;
 /// The schema is not known.
 pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
+        "AgentOrders" => "agents",
         "BindingStatus" | "Bundle" | "DesiredBinding" | "Preflight" | "PreflightAnswer" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
         "ClaimHeads" | "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",

@@ -1,4 +1,4 @@
-//! A plan that empties a member. It exists only if every app on the member has a destination.
+//! A plan that empties a member of apps. It exists only if every app on the member has a destination; Drover's agents stay.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,10 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
         return infeasible(format!("there is no cluster {member}"), Candidates::default(), effort);
     };
     let mut candidates = find(context, &[room], None);
-    // Claims that are leaving already need no move.
-    candidates.excluded.retain(|c| context.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
+    // Claims that are leaving already need no move, and Drover's own agents stay as long as the member does.
+    candidates
+        .excluded
+        .retain(|c| !c.dig.is_agent() && context.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
     if !candidates.excluded.is_empty() {
         let reason =
             format!("{} of its {} apps may not move", candidates.excluded.len(), candidates.excluded.len() + candidates.movable.len());

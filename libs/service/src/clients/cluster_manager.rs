@@ -91,6 +91,35 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
+    #[doc = "The agents that clusters are to run, each with the clusters that its document means now\n\nSends a `GET` request to `/internal/agents`\n\n"]
+    pub async fn agent_orders<'a>(
+        &'a self,
+    ) -> Result<ResponseValue<drover_api::agents::AgentOrders>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/agents", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "agent_orders" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Returns the kubeconfig of a member, for resource-synchronizer\n\nSends a `GET` request to `/internal/members/{key}/kubeconfig`\n\n"]
     pub async fn member_kubeconfig_get<'a>(
         &'a self,

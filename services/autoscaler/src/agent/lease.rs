@@ -4,6 +4,7 @@
 //! clock; another agent takes over no earlier than one whole duration after it *saw* the last change, by its own clock. So no two agents act
 //! at the same time, however their clocks are set, and a holder that was suspended finds that its time is over before it writes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -60,14 +61,30 @@ pub struct Election {
     seen: Option<(String, Instant)>,
     /// Identity of the holder, by which others find the acting agent.
     holder: watch::Sender<Option<String>>,
+    /// What the holder reports with each renewal.
+    report: Option<ReportSource>,
 }
+
+/// Makes the report of the agent that acts.
+pub type ReportSource = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Label of the Leases of Drover's agents, with the agent's name.
+const AGENT: &str = "drover.io/agent";
+/// Annotation of such a Lease: what the agent reports, in JSON.
+const REPORT: &str = "drover.io/report";
 
 impl Election {
     /// Creates a candidate, and the receivers that tell whether it may act and which agent acts.
     pub fn new(api: Api<Lease>, name: String, identity: String, duration: Duration) -> (Self, Leadership, watch::Receiver<Option<String>>) {
         let (until, leadership) = watch::channel(None);
         let (holder, acting) = watch::channel(None);
-        (Self { api, name, identity, duration, until, seen: None, holder }, Leadership(leadership), acting)
+        (Self { api, name, identity, duration, until, seen: None, holder, report: None }, Leadership(leadership), acting)
+    }
+
+    /// Writes what `report` returns into the Lease with each renewal: the Lease is then also a sign of life for whoever looks from outside,
+    /// at no further request.
+    pub fn reporting(self, report: ReportSource) -> Self {
+        Self { report: Some(report), ..self }
     }
 
     /// Holds the Lease or waits for it until `stop`, then releases it.
@@ -109,12 +126,12 @@ impl Election {
     async fn attempt(&mut self, start: Instant) -> Result<bool> {
         let held = match self.api.get_opt(&self.name).await? {
             None => {
-                let lease =
-                    Lease { metadata: ObjectMeta { name: Some(self.name.clone()), ..Default::default() }, spec: Some(self.claim(None)) };
+                let metadata = self.told(ObjectMeta { name: Some(self.name.clone()), ..Default::default() });
+                let lease = Lease { metadata, spec: Some(self.claim(None)) };
                 written(self.api.create(&PostParams::default(), &lease).await)?
             }
             Some(lease) if self.may_take(&lease) => {
-                let lease = Lease { spec: Some(self.claim(lease.spec.as_ref())), ..lease };
+                let lease = Lease { spec: Some(self.claim(lease.spec.as_ref())), metadata: self.told(lease.metadata) };
                 written(self.api.replace(&self.name, &PostParams::default(), &lease).await)?
             }
             Some(lease) => {
@@ -131,6 +148,15 @@ impl Election {
             }
         }
         Ok(held)
+    }
+
+    /// The metadata with the report.
+    fn told(&self, mut metadata: ObjectMeta) -> ObjectMeta {
+        if let Some(report) = &self.report {
+            metadata.labels.get_or_insert_default().insert(AGENT.to_owned(), "autoscaler".to_owned());
+            metadata.annotations.get_or_insert_default().insert(REPORT.to_owned(), report());
+        }
+        metadata
     }
 
     /// Whether this agent may take the Lease: it holds it, nobody does, or it was not renewed for its whole duration while this agent watched.

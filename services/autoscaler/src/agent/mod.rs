@@ -20,6 +20,7 @@ pub mod selector;
 pub mod tables;
 pub mod target;
 pub mod tend;
+pub mod up;
 pub mod usage;
 pub mod worker;
 
@@ -82,8 +83,11 @@ pub struct Context {
     metrics: Metrics,
     keeper: Arc<Keeper>,
     tasks: Tasks,
-    latest: Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>,
+    latest: Latest,
 }
+
+/// The last decision about each policy.
+pub(crate) type Latest = Arc<Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>>;
 
 impl Context {
     fn publish_decision(&self, key: &Key, standing: Standing, record: Arc<DecisionRecord>) {
@@ -132,7 +136,9 @@ pub async fn run(settings: Agent) -> Result<()> {
     let identity = format!("{}_{}{AT}{advertise}", hostname(), uuid::Uuid::new_v4());
     let leases = Api::namespaced(election, &settings.lease_namespace);
     let duration = Duration::from_secs(u64::from(settings.lease_seconds));
+    let latest = Latest::default();
     let (election, leadership, acting) = Election::new(leases, settings.lease.clone(), identity, duration);
+    let election = election.reporting(up::source(latest.clone()));
     let context = Arc::new(Context {
         recorder: Recorder::new(client.clone(), "drover-autoscaler".into()),
         client: client.clone(),
@@ -149,7 +155,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         metrics: Metrics::new(&tasks),
         keeper: Keeper::new(client.clone(), tasks.clone()),
         tasks: tasks.clone(),
-        latest: Mutex::default(),
+        latest,
     });
     let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("cannot listen on {}", settings.listen))?;
     tracing::info!(address = %listener.local_addr()?, "listening");

@@ -11,6 +11,7 @@ mod hpa;
 mod lease;
 mod off;
 mod prometheus;
+mod rights;
 mod support;
 mod tasks;
 mod transfer;

@@ -81,7 +81,10 @@ impl TestNamespace {
     /// A kubeconfig with the rights of deploy/autoscaler/rbac.yaml, with the Lease and Q-tables in this namespace.
     pub async fn least_rights(&self) -> PathBuf {
         let rules = include_str!("../../../../deploy/autoscaler/rbac.yaml");
-        let mut objects: Vec<Value> = serde_yaml::Deserializer::from_str(rules).map(|one| Value::deserialize(one).unwrap()).collect();
+        let of_path = include_str!("../../../../deploy/autoscaler/activator.yaml");
+        let documents = serde_yaml::Deserializer::from_str(rules).chain(serde_yaml::Deserializer::from_str(of_path));
+        let mut objects: Vec<Value> = documents.map(|one| Value::deserialize(one).unwrap()).collect();
+        objects.retain(|object| object["kind"] == "ServiceAccount" || object["apiVersion"] == "rbac.authorization.k8s.io/v1");
         let subject = json!([{"kind": "ServiceAccount", "name": "drover-autoscaler", "namespace": "kube-system"}]);
         for (name, kind, role) in [("lease", "Role", "drover-autoscaler"), ("tables", "ClusterRole", "drover-autoscaler-tables")] {
             let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role});

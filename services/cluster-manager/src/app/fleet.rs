@@ -4,9 +4,11 @@
 //! a member is leaving. Each change is published at once; ages are computed when something is published or read.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use drover_api::agents::AgentReport;
 use drover_api::members::{ClusterState, Member};
 use drover_scheduling::{Capacity, Cordon, MemberKey, MemberState};
 use drover_service::FeedHub;
@@ -22,7 +24,12 @@ pub struct Fleet {
     /// Feed `capacity`.
     pub capacity: FeedHub<Capacity>,
     entries: Arc<Mutex<BTreeMap<MemberKey, Entry>>>,
+    /// Whether any cluster is to run an agent, so that reports are read.
+    pub reads_reports: Arc<AtomicBool>,
 }
+
+/// What the agents of a member reported, by agent, and when that was read.
+type Reports = (Instant, BTreeMap<String, AgentReport>);
 
 struct Entry {
     registered: Registered,
@@ -32,6 +39,7 @@ struct Entry {
     /// Published as `Deregistering` until then; the limit ends the state of a deletion that failed half way.
     leaving: Option<Instant>,
     capacity: Option<(Instant, Arc<Capacity>)>,
+    reports: Option<Reports>,
 }
 
 /// Longer than a deletion takes.
@@ -52,7 +60,7 @@ impl Fleet {
             _ => {
                 let health = ClusterState { since: Some(now()), ..not_probed() };
                 let cordon = registered.cordon();
-                entries.insert(key.clone(), Entry { registered, cordon, health, leaving: None, capacity: None });
+                entries.insert(key.clone(), Entry { registered, cordon, health, leaving: None, capacity: None, reports: None });
             }
         }
         self.publish(&key, entries.get(&key));
@@ -95,6 +103,38 @@ impl Fleet {
             entry.capacity = None;
         }
         self.capacity.publish(key.0.clone(), entry.capacity.as_ref().map(aged));
+    }
+
+    /// Whether the reports of agents are to be read.
+    pub fn wants_reports(&self) -> bool {
+        self.reads_reports.load(Ordering::Relaxed)
+    }
+
+    /// Sets what the agents of a member report. Ignored if the member was registered again under another id.
+    pub fn set_reports(&self, key: &MemberKey, id: Uuid, reports: BTreeMap<String, AgentReport>) {
+        let mut entries = self.entries();
+        if let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) {
+            entry.reports = Some((Instant::now(), reports));
+        }
+    }
+
+    /// What an agent of a member reported last, with its present age; nothing once it is too old.
+    pub fn report(&self, key: &MemberKey, agent: &str) -> Option<AgentReport> {
+        let entries = self.entries();
+        let (at, reports) = entries.get(key)?.reports.as_ref()?;
+        let mut report = reports.get(agent)?.clone();
+        report.age_seconds += at.elapsed().as_secs();
+        Some(report).filter(|report| report.age_seconds < FORGOTTEN.as_secs())
+    }
+
+    /// All reports that are not too old.
+    pub fn reports(&self) -> Vec<(MemberKey, String, AgentReport)> {
+        let known: Vec<(MemberKey, String)> = {
+            let entries = self.entries();
+            let names = |entry: &Entry| entry.reports.iter().flat_map(|(_, reports)| reports.keys().cloned()).collect::<Vec<_>>();
+            entries.iter().flat_map(|(key, entry)| names(entry).into_iter().map(|name| (key.clone(), name))).collect()
+        };
+        known.into_iter().filter_map(|(key, name)| Some((key.clone(), name.clone(), self.report(&key, &name)?))).collect()
     }
 
     /// Marks the member as about to be deleted: it gets no new apps.

@@ -1,5 +1,6 @@
 //! Use cases of cluster-manager.
 
+mod agents;
 mod copies;
 mod documents;
 mod fleet;

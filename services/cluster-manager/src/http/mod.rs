@@ -1,5 +1,6 @@
 //! Handlers of what is no plain document. Documents are served by libs/resources.
 
+pub mod agents;
 pub mod checks;
 pub mod clusters;
 pub mod cordon;

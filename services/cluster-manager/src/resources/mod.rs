@@ -1,5 +1,6 @@
 //! The kinds of documents that cluster-manager owns.
 
+pub mod agent;
 pub mod cluster;
 pub mod controller;
 pub mod kv_pair;
@@ -10,6 +11,7 @@ use drover_resources::DocumentKind;
 
 /// All kinds.
 pub static KINDS: &[&DocumentKind] = &[
+    &agent::AGENT,
     &provider::PROVIDER,
     &cluster::CLUSTER,
     &kv_pair::KV_PAIR,

@@ -1,10 +1,13 @@
 //! Background tasks. Level-triggered: each reads the current state when it is woken, by a signal or periodically.
 
+mod agent_metrics;
 mod metrics;
 mod probe;
+mod reports;
 mod watch;
 mod workers;
 
+use agent_metrics::AgentMetrics;
 use drover_service::{Common, OnFailure};
 
 pub use probe::{DEADLINE, Failure, identity, probe};
@@ -13,6 +16,6 @@ use crate::app::App;
 
 /// Starts the background tasks.
 pub fn spawn(app: &App, common: &Common) {
-    let (app, of) = (app.clone(), common.clone());
-    common.spawn("follow-registrations", OnFailure::Restart, move |task| workers::run(app.clone(), of.clone(), task));
+    let (app, of, metrics) = (app.clone(), common.clone(), AgentMetrics::register(common));
+    common.spawn("follow-registrations", OnFailure::Restart, move |task| workers::run(app.clone(), of.clone(), metrics.clone(), task));
 }

@@ -20,8 +20,8 @@ use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
-use super::metrics;
 use super::probe::{Failure, identity, probe, watch_failure};
+use super::{metrics, reports};
 use crate::app::{App, Model, Usage};
 use crate::store::registered::Registered;
 
@@ -142,6 +142,11 @@ impl Session<'_> {
             ticks.tick().await;
             // Boxed, so that the future takes no memory between two ticks.
             measured.send_replace(Box::pin(metrics::read(&self.client)).await);
+            if self.app.fleet.wants_reports()
+                && let Some(reports) = Box::pin(reports::read(&self.client)).await
+            {
+                self.app.fleet.set_reports(self.key, self.member.id, reports);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! that panics is restarted by its supervisor (`drover_service::tasks`).
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drover_scheduling::MemberKey;
@@ -10,8 +11,10 @@ use drover_store::{StoreError, StoreResult};
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
+use super::agent_metrics::AgentMetrics;
 use super::watch;
 use crate::app::App;
+use crate::resources::agent::AGENT;
 use crate::store::registered::{self, Registered};
 
 /// The members are read again after this time without a signal, in case another process registered one.
@@ -24,11 +27,12 @@ struct Worker {
 }
 
 /// Runs until the service ends. When it is restarted, the workers are, too: their guards are dropped.
-pub async fn run(app: App, common: Common, task: TaskHandle) {
+pub async fn run(app: App, common: Common, metrics: AgentMetrics, task: TaskHandle) {
     let mut workers: HashMap<MemberKey, Worker> = HashMap::new();
     let mut failing = false;
     loop {
         task.active();
+        metrics.show(&app.fleet.reports());
         match all(&app).await {
             Ok(members) => {
                 failing = false;
@@ -48,6 +52,8 @@ pub async fn run(app: App, common: Common, task: TaskHandle) {
 
 async fn all(app: &App) -> StoreResult<Vec<Registered>> {
     let mut db = app.store.pool().acquire().await.map_err(StoreError::from)?;
+    let agents = sqlx::query_scalar("select exists (select from resource where kind = $1)").bind(AGENT.name).fetch_one(&mut *db).await?;
+    app.fleet.reads_reports.store(agents, Ordering::Relaxed);
     registered::all(&mut db).await
 }
 

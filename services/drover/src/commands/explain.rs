@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use drover_api::agents::AgentView;
 use drover_api::apps::{AppList, AppRefusal, AppView};
 use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
@@ -9,6 +10,7 @@ use drover_api::plans::PlanDocument;
 use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove};
 use serde_json::json;
 
+use super::agents;
 use crate::globals::Format;
 use crate::output;
 use crate::plans;
@@ -61,7 +63,38 @@ async fn running(session: &Session, of: &Explanation) -> Result<String> {
     let same = |item: &&AppView| {
         (&item.composite_app, &item.version, &item.dig, &item.app) == (&of.dig.composite_app, &of.dig.version, &of.dig.name, &of.app)
     };
-    Ok(list.items.iter().find(same).map(|item| scaled(item) + &refusals(item)).unwrap_or_default())
+    let Some(item) = list.items.iter().find(same) else { return Ok(String::new()) };
+    let agents = agents::all(&session.client).await.unwrap_or_default();
+    Ok(scaled(item) + &reported(item, &agents) + &refusals(item))
+}
+
+/// A node whose memory would be exhausted within this many seconds is mentioned.
+const SOON: u64 = 300;
+
+/// What the agents of its clusters say that concerns the app: pods that its load needs beyond the bounds, and memory that runs out.
+fn reported(item: &AppView, agents: &[AgentView]) -> String {
+    let mut text = String::new();
+    for binding in &item.bindings {
+        let reports = agents
+            .iter()
+            .flat_map(|agent| &agent.copies)
+            .filter(|copy| copy.member == binding.member)
+            .filter_map(|copy| copy.report.as_ref());
+        for report in reports {
+            let concerns = |policy: &str| {
+                let name = policy.rsplit('/').next().unwrap_or_default();
+                name == item.app || binding.scaled.iter().any(|workload| workload.name == name)
+            };
+            for unmet in report.unmet.iter().filter(|unmet| concerns(&unmet.policy)) {
+                let (pods, policy, member) = (unmet.pods, &unmet.policy, &binding.member);
+                text.push_str(&format!("its load on {member} needs {pods} more pods than the upper bound of the policy {policy} allows\n"));
+            }
+            if let Some(seconds) = report.seconds_to_exhaustion.filter(|seconds| *seconds <= SOON) {
+                text.push_str(&format!("memory of a node of {} would be exhausted in {seconds} s at its present growth\n", binding.member));
+            }
+        }
+    }
+    text
 }
 
 /// The workloads of which another field manager has chosen the number of replicas.
@@ -71,6 +104,9 @@ fn scaled(item: &AppView) -> String {
         format!("{kind} {name} on {member} has {replicas} replicas, chosen by {by}; Drover does not change the number\n")
     };
     let mut text: String = workloads.map(line).collect();
+    for (member, why) in item.bindings.iter().filter_map(|binding| Some((&binding.member, binding.unclaimed.as_ref()?))) {
+        text.push_str(&format!("on {member} {why}\n"));
+    }
     if !text.is_empty() {
         text.push_str("(the annotation drover.io/replicas-owner: drover of the workload makes Drover set the number of the manifest)\n");
     }

@@ -1,16 +1,18 @@
-//! `drover get`: lists of apps, clusters, plans, operations, moves, routes and call graphs; EMCO documents by their anchor.
+//! `drover get`: lists of apps, clusters, agents, plans, operations, moves, routes and call graphs; EMCO documents by their anchor.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use drover_api::access::{AuditEntry, AuditList};
+use drover_api::agents::AgentView;
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
 use drover_api::traffic::{RouteBackendView, RouteList, RouteView};
 use serde_json::Value;
 
+use super::agents;
 use crate::clusters;
 use crate::globals::Format;
 use crate::hub::{self, segment};
@@ -23,7 +25,7 @@ use crate::session::Session;
     drover get audit                              # who did what, newest first; `drover get audit ci`: what ci did\n  \
     drover get projects/p/logical-clouds          # EMCO resources by their anchor")]
 pub struct GetArgs {
-    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `routes`, `call-graphs`, `audit`, or the anchor of EMCO resources.
+    /// `apps`, `clusters`, `agents`, `plans`, `operations`, `moves`, `routes`, `call-graphs`, `audit`, or the anchor of EMCO resources.
     #[arg(value_name = "WHAT|ANCHOR", value_parser = Wanted::parse)]
     pub what: Wanted,
     /// Id or name, to show only one.
@@ -53,7 +55,7 @@ impl Wanted {
             return Ok(Self::Anchor(anchor.to_owned()));
         }
         Err(format!(
-            "use apps, clusters, plans, operations, moves, routes, call-graphs, audit, or an anchor such as {}",
+            "use apps, clusters, agents, plans, operations, moves, routes, call-graphs, audit, or an anchor such as {}",
             COLLECTIONS.join(", ")
         ))
     }
@@ -67,6 +69,8 @@ pub enum What {
     Apps,
     #[value(alias = "cluster")]
     Clusters,
+    #[value(alias = "agent")]
+    Agents,
     #[value(alias = "plan")]
     Plans,
     #[value(alias = "operation", alias = "ops")]
@@ -110,7 +114,15 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
             let mut clusters = clusters::all(session).await?;
             clusters.retain(|c| name.is_none_or(|name| c.cluster == name || c.member.0 == name));
             some(&clusters, "cluster", name)?;
-            output::render(session.format, &clusters, |wide| cluster_rows(&clusters, wide))
+            // Only people read the wide table; an orchestrator that does not answer does not hide the clusters.
+            let agents = if session.format == Format::Wide { agents::all(client).await.unwrap_or_default() } else { Vec::new() };
+            output::render(session.format, &clusters, |wide| cluster_rows(&clusters, &agents, wide))
+        }
+        What::Agents => {
+            let mut items = agents::all(client).await?;
+            items.retain(|agent| name.is_none_or(|name| agent.name == name));
+            some(&items, "agent", name)?;
+            output::render(session.format, &items, |wide| agents::rows(&items, wide))
         }
         What::Apps => {
             let mut apps: Value = client.read(client.api.apps_list(None, None, None)).await?;
@@ -231,10 +243,10 @@ fn call_graph_rows(items: &[Value]) -> Rows {
 
 type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 
-fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
+fn cluster_rows(clusters: &[ClusterCapacity], agents: &[AgentView], wide: bool) -> Rows {
     let mut head = vec!["NAME", "PROVIDER", "PRIORITY", "STATE", "CPU", "MEMORY", "APPS"];
     if wide {
-        head.extend(["FREE", "RESERVED", "USED", "NODES", "AGE", "REASON"]);
+        head.extend(["FREE", "RESERVED", "USED", "NODES", "AGE", "AGENTS", "REASON"]);
     }
     let row = |c: &ClusterCapacity| {
         let room = &c.total;
@@ -254,6 +266,7 @@ fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
                 room.used.as_ref().map_or_else(|| "-".into(), output::amounts),
                 c.nodes.len().to_string(),
                 c.age_ms.map_or_else(|| "unknown".into(), |ms| format!("{:.0} s", ms as f64 / 1000.0)),
+                agents_of(c, agents),
                 [c.reason.clone(), c.cordoned.as_ref().map(|cordon| format!("cordoned since {}: {}", cordon.since, cordon.reason))]
                     .into_iter()
                     .flatten()
@@ -264,6 +277,20 @@ fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
         row
     };
     (head, clusters.iter().map(row).collect())
+}
+
+/// The agents that run in a cluster, with what they report.
+fn agents_of(cluster: &ClusterCapacity, agents: &[AgentView]) -> String {
+    let copies = agents.iter().flat_map(|agent| agent.copies.iter().map(move |copy| (agent, copy)));
+    let here: Vec<String> = copies
+        .filter(|(_, copy)| copy.member == cluster.member)
+        .map(|(agent, copy)| {
+            let version = copy.version.as_deref().unwrap_or("-");
+            let report = copy.report.as_ref().map(|report| format!(" ({})", agents::told(report))).unwrap_or_default();
+            format!("{} {version} {}{report}", agent.name, copy.state)
+        })
+        .collect();
+    if here.is_empty() { "-".to_owned() } else { here.join("; ") }
 }
 
 /// As kubectl shows a cordoned node: the state of the connection, then that nothing new goes there.

@@ -1,6 +1,7 @@
 //! The commands, one file each. What several commands need is not here but beside this directory, so that commands import each other in no circle.
 
 pub mod access;
+pub mod agents;
 pub mod apply;
 pub mod autoscale;
 pub mod backup;

@@ -455,11 +455,17 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
 
 /// `drover up` with its data in this folder, and its address.
 pub(crate) fn start(folder: &Path) -> (Process, String) {
+    start_with(folder, &[])
+}
+
+/// The same with settings of services, as environment variables.
+pub(crate) fn start_with(folder: &Path, settings: &[(&str, &str)]) -> (Process, String) {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut up = Command::new(DROVER);
     std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
     up.args(["up", "--local-clusters", "--data", &at("data"), "--config", &at("drover.toml")]);
     up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).env_remove("DATABASE_URL");
+    up.envs(settings.iter().copied());
     let mut up = Process(up.spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
     let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));

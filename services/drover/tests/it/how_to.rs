@@ -8,12 +8,13 @@ use std::path::Path;
 use drover_testkit::needs;
 use serde_json::json;
 
-use crate::cli::start;
+use crate::cli::{start, start_with};
 use crate::page::{clusters, run, shell};
 use crate::readme::{workload, write};
 
 /// Blocks of each page that are not run. Their commands are parsed (lab/cli/tests/it/pages.rs), and the page gives the reason at each.
-const NOT_RUN: [(&str, usize); 12] = [
+const NOT_RUN: [(&str, usize); 13] = [
+    ("agents.md", 0),
     ("autoscaling.md", 6),
     ("clusters.md", 1),
     ("coming-from-emco.md", 0),
@@ -103,6 +104,7 @@ fn looking_does_what_it_says() {
 fn clusters_does_what_it_says() {
     // Tokens of service accounts are issued by a real control plane only.
     let Some(real) = needs("DROVER_CONTRACT_KUBECONFIG") else { return };
+    let _only = crate::agents::ACCOUNT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (mut private, members) = (Some(clusters(1, &at("private"))), clusters(2, &at("sim")));
@@ -167,6 +169,16 @@ fn group_placement_does_what_it_says() {
 }
 
 #[test]
+fn agents_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = clusters(2, &folder.path().join("sim"));
+    let (up, url) = start_with(folder.path(), &[("DROVER_READY_SECONDS", "15")]);
+    shell(REGISTER, &url, folder.path());
+    runs("agents.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
 fn autoscaling_does_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let (up, url) = start(folder.path());
@@ -178,9 +190,28 @@ fn autoscaling_does_what_it_says() {
 }
 
 #[test]
+fn scale_to_zero_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = clusters(2, &folder.path().join("sim"));
+    let (up, url) = start(folder.path());
+    shell(REGISTER, &url, folder.path());
+    let mut objects = workload("cart", "100m", "");
+    objects[0]["spec"]["template"]["spec"]["containers"][0]["ports"] = json!([{"containerPort": 8080}]);
+    write(&folder.path().join("cart.yaml"), &objects);
+    runs("scale-to-zero.md", &url, folder.path(), |_| ());
+    let objects = crate::whole::in_member(&crate::whole::server(&folder.path().join("sim/sim-1.kubeconfig").display().to_string()));
+    let find = |kind: &str, name: &str| objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap();
+    assert_eq!(find("Deployment", "cart")["spec"]["template"]["spec"]["containers"][1]["name"], "drover-queue-proxy");
+    assert_eq!(find("Service", "cart")["metadata"]["labels"]["drover.io/path"], "public");
+    assert!(find("Service", "cart")["spec"].get("selector").is_none(), "the autoscaler says who receives its requests");
+    assert!(find("Service", "cart-pods")["spec"]["selector"].is_object());
+    drop((up, members));
+}
+
+#[test]
 fn pages_without_commands_for_this_machine_say_so() {
     let folder = tempfile::tempdir().unwrap();
-    for page in ["controllers.md", "memory-guard.md", "relocation.md", "scale-to-zero.md", "traffic.md"] {
+    for page in ["controllers.md", "memory-guard.md", "relocation.md", "traffic.md"] {
         runs(page, "http://127.0.0.1:9", folder.path(), |_| ());
     }
 }

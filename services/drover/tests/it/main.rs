@@ -1,6 +1,7 @@
 //! The program `drover`, run as a process.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
+mod agents;
 mod autoscale;
 mod charts;
 mod cli;

@@ -50,6 +50,7 @@ const BACK: [(&str, i64, &str); 11] = [
     ),
     ("orchestrator", 12, "drop table cloud_copy"),
     ("orchestrator", 19, "drop table traffic_weight"),
+    ("orchestrator", 20, "drop table agent_copy; drop table agent_rollout"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),

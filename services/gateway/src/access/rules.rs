@@ -117,6 +117,10 @@ const RULES: &[Rule] = &[
     rule(Read, "cluster-providers/**", Role::Viewer, At::Shown(Shown::Same)),
     rule(Write, "cluster-providers/**", Role::Operator, At::Everywhere),
     rule(Write, "cluster-checks", Role::Operator, At::Everywhere),
+    // Agents; what they report names policies of all projects, and their settings may hold secrets.
+    rule(Read, "agents/**", Role::Operator, At::Everywhere),
+    rule(Write, "agents/**", Role::Operator, At::Everywhere),
+    rule(Read, "agent-copies", Role::Viewer, At::Everywhere),
     // Policies and controllers.
     rule(Read, "migration-algorithms/**", Role::Viewer, At::Shown(Shown::Same)),
     rule(Write, "migration-algorithms/**", Role::Operator, At::Everywhere),

@@ -280,6 +280,7 @@ mod tests {
             phase: "Ready".into(),
             reason: None,
             scaled: vec![],
+            unclaimed: None,
         };
         AppView {
             project: "p".into(),

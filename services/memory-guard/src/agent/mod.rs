@@ -145,7 +145,10 @@ impl Agent {
                 let (view, receiver) = (cluster.clone(), Arc::new(tokio::sync::Mutex::new(receiver)));
                 let taint = tainted.subscribe();
                 api_server = Some(server.clone());
-                spawn(&shared.tasks, "api-server", move || server.clone().run(view.clone(), receiver.clone(), taint.clone()));
+                let reporter = report::of_node(&shared);
+                spawn(&shared.tasks, "api-server", move || {
+                    server.clone().run(view.clone(), receiver.clone(), taint.clone(), reporter.clone())
+                });
                 Some(sender)
             }
             false => None,

@@ -1,12 +1,16 @@
 //! The agent's report about itself: remembered decisions for `drover memguard explain`, growth of the node's memory, episodes, the
 //! status.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_memguard::{Action, Activity, ContainerId, Decision, Moment, NodeMemory, Observation, Permission, Reading, Reason, needs};
 
+use serde_json::{Value, json};
+
 use super::Agent;
 use crate::clock;
+use crate::http::Shared;
 use crate::wire::{ContainerStatus, LastDecision, Pressure, Status};
 
 /// Time constant of the average growth, in seconds.
@@ -140,6 +144,20 @@ impl Agent {
             totals: self.shared.metrics.totals(),
         });
     }
+}
+
+/// What the Lease of the node says about the guard: version, mode and pressure. Nothing before the first poll.
+pub(super) fn of_node(shared: &Arc<Shared>) -> Arc<dyn Fn() -> Option<Value> + Send + Sync> {
+    let shared = shared.clone();
+    Arc::new(move || {
+        let status = shared.latest()?;
+        let Pressure { capacity, used, seconds_to_exhaustion, held, .. } = status.pressure;
+        Some(json!({
+            "version": std::env::var("DROVER_AGENT_VERSION").unwrap_or_else(|_| env!("CARGO_PKG_VERSION").to_owned()),
+            "mode": status.mode, "capacity": capacity, "used": used, "secondsToExhaustion": seconds_to_exhaustion, "held": held,
+            "watches": status.containers.len(), "hindered": status.hindered, "oomKills": status.totals.oom_kills,
+        }))
+    })
 }
 
 impl RememberedDecision {

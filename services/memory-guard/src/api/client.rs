@@ -25,6 +25,12 @@ const EVERY: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two attempts to remove the taint at the end.
 const AGAIN: Duration = Duration::from_millis(200);
+/// Every so many readings the node's Lease is renewed, with a report.
+const REPORT_EVERY: u32 = 3;
+/// For how long a report counts.
+const REPORT_SECONDS: u32 = 60;
+/// Where the Leases of nodes are.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 /// The taint of the node while the start gate is closed.
 const TAINT: &str = "drover.dev/memory-gate";
 
@@ -74,14 +80,16 @@ impl ApiServer {
 
     /// Reads and writes until the sender of the writes is dropped. `tainted` says whether the node is to be tainted; this is compared with
     /// the node after each reading, so a write that failed, or that somebody reverted, is repeated. `None`: the taint is left as it is.
+    /// `report` is what a Lease of the node says about the guard, for whoever looks from outside.
     pub async fn run(
         self,
         view: Arc<Mutex<ClusterView>>,
         writes: Arc<tokio::sync::Mutex<mpsc::Receiver<ApiWrite>>>,
         mut tainted: watch::Receiver<Option<bool>>,
+        report: Arc<dyn Fn() -> Option<Value> + Send + Sync>,
     ) {
         let mut writes = writes.lock().await;
-        let mut taint_fails = false;
+        let (mut taint_fails, mut report_fails, mut readings) = (false, false, 0_u32);
         let mut read = interval(EVERY);
         let mut failing_since = None;
         loop {
@@ -101,6 +109,14 @@ impl ApiServer {
                             failing_since.get_or_insert(Instant::now());
                         }
                     }
+                    if readings.is_multiple_of(REPORT_EVERY) && let Some(report) = report() {
+                        let result = self.report(&report).await;
+                        if let Err(error) = &result && !report_fails {
+                            tracing::warn!(error = format!("{error:#}"), "the Lease of this node's guard cannot be renewed; trying again");
+                        }
+                        report_fails = result.is_err();
+                    }
+                    readings = readings.wrapping_add(1);
                     *tainted.borrow()
                 }
                 Ok(()) = tainted.changed() => *tainted.borrow_and_update(),
@@ -187,6 +203,18 @@ impl ApiServer {
                 self.send("POST", &format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"), "application/json", &body).await
             }
         }
+    }
+
+    async fn report(&self, report: &Value) -> Result<()> {
+        let name = format!("drover-memory-guard-{}", self.node);
+        let body = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "labels": {"drover.io/agent": "memory-guard"}, "annotations": {"drover.io/report": report.to_string()}},
+            "spec": {"holderIdentity": self.node, "leaseDurationSeconds": REPORT_SECONDS,
+                     "renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()},
+        });
+        let path = format!("{LEASES}/{name}?fieldManager=drover-memory-guard&force=true");
+        self.send("PATCH", &path, "application/apply-patch+yaml", &body).await
     }
 
     async fn taint(&self, wanted: bool) -> Result<()> {

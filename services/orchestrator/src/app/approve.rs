@@ -14,14 +14,14 @@ use super::terms::{self, CloudMembers};
 use super::{App, Error, Group, GroupPath, actions, calls, grants, group};
 use crate::demand;
 use crate::render::prefer::PreferredPeers;
-use crate::render::{self, AppSource, Rendered};
+use crate::render::{self, AppSource, RenderError, Rendered, zero};
 use crate::resources::app::AppSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::revision::RevisionApp;
-use crate::store::{bundle, hold};
+use crate::store::{agent, bundle, hold};
 
 /// A rendered group, not yet stored.
 #[derive(Debug, Clone)]
@@ -139,12 +139,13 @@ impl App {
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
         let actions = actions::of(&mut tx, &group, &names, &members).await?;
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
+        let autoscaler = agent::image(&mut tx, "autoscaler").await?;
         // Rendering takes seconds, so the connection is returned to the pool before it.
         tx.rollback().await?;
 
         let mut rendered = Vec::with_capacity(sources.len());
         for source in sources {
-            let objects = render::render(self.renderer.as_ref(), &source).await?;
+            let objects = scaled_to_zero(&source, render::render(self.renderer.as_ref(), &source).await?, autoscaler.as_deref())?;
             let objects = actions.carried_out(&source.app, objects)?;
             rendered.push(AppObjects { app: source.app, namespace: source.namespace, rendered: objects });
         }
@@ -192,6 +193,19 @@ fn checked(
         return Err(Error::NotGranted(not_granted));
     }
     Ok((apps, bundles))
+}
+
+/// The app with what its Deployments need that are to be scaled to zero.
+fn scaled_to_zero(source: &AppSource, rendered: Rendered, image: Option<&str>) -> Result<Rendered, Error> {
+    if !zero::is_asked(&rendered.objects) {
+        return Ok(rendered);
+    }
+    let image = image.ok_or_else(|| {
+        "scale to zero needs the autoscaler in the clusters; `drover agents set autoscaler --on all --version VERSION` brings it there"
+            .to_owned()
+    });
+    let refused = |reason| Error::Render(RenderError::Manifest { app: source.app.clone(), reason });
+    image.and_then(|image| zero::expand(rendered.objects, image)).and_then(Rendered::of).map_err(refused)
 }
 
 /// What is to be rendered, by app.

@@ -33,7 +33,8 @@ impl App {
         let mut copies: HashMap<(Uuid, String), Vec<AppBinding>> = HashMap::new();
         for copy in overview::copies(&mut tx, &ids).await? {
             let status = self.environment.statuses.get(copy.id);
-            copies.entry((copy.dig_id, copy.app.clone())).or_default().push(binding(copy, status.as_deref()));
+            let (of, unclaimed) = ((copy.dig_id, copy.app.clone()), self.unclaimed.of(copy.id));
+            copies.entry(of).or_default().push(AppBinding { unclaimed, ..binding(copy, status.as_deref()) });
         }
         let mut refused: HashMap<(Uuid, String), Vec<AppRefusal>> = HashMap::new();
         for one in refused_destination::recent(&mut tx).await? {
@@ -97,7 +98,7 @@ fn binding(copy: BindingRow, status: Option<&BindingStatus>) -> AppBinding {
         status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(describe).filter(|words| *words != phase.to_lowercase());
     let scaled = status.map(|status| status.scaled.clone()).unwrap_or_default();
     let since = Some(copy.created_at.to_string());
-    AppBinding { binding: copy.id, member: MemberKey(copy.member), since, phase, reason, scaled }
+    AppBinding { binding: copy.id, member: MemberKey(copy.member), since, phase, reason, scaled, unclaimed: None }
 }
 
 /// The phase to show for a copy: the synchronizer's, unless that is older than the copy's role.

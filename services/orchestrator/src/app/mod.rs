@@ -1,11 +1,13 @@
 //! Use cases, independent of the transport. Handlers call them; what takes longer than a request is left to workflows.
 
 mod actions;
+pub mod agents;
 pub mod approve;
 mod apps;
 pub mod basis;
 pub mod callers;
 mod calls;
+pub mod claims;
 mod cloud_objects;
 pub mod cloud_parts;
 pub mod controllers;
@@ -67,6 +69,10 @@ pub struct Parts {
     pub controllers: controllers::ControllerCalls,
     /// Spans that were counted but not stored yet.
     pub measured: measured::Measured,
+    /// What agents reported last.
+    pub agent_reports: agents::Reports,
+    /// Copies whose claims do not follow what runs.
+    pub unclaimed: claims::Unclaimed,
 }
 
 impl App {

@@ -1,5 +1,6 @@
 //! Handlers of everything that is not a document. A handler extracts its parameters, calls `app` and converts the result.
 
+pub mod agents;
 pub mod apps;
 pub mod intents;
 pub mod internal;

@@ -1,8 +1,10 @@
-//! Client of cluster-manager: closing a cluster that is drained, the labels of clusters, and the users of logical clouds.
+//! Client of cluster-manager: closing a cluster that is drained, the labels of clusters, the users of logical clouds, and which agents
+//! clusters are to run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use drover_api::agents::AgentOrders;
 use drover_api::members::{CordonOrder, UserKubeconfig, UserOrder, UserState};
 use drover_api::scheduling::MemberKey;
 use drover_service::clients::cluster_manager::Client;
@@ -24,6 +26,8 @@ pub trait ClusterManager: Send + Sync {
     async fn user_kubeconfig(&self, member: &MemberKey, id: Uuid) -> Result<UserKubeconfig, PeerError>;
     /// Deletes the key and the certificate of a user. Repeating it has no effect. Fails when cluster-manager is unavailable.
     async fn forget_user(&self, member: &MemberKey, id: Uuid) -> Result<(), PeerError>;
+    /// The agents that clusters are to run. Fails when cluster-manager is unavailable.
+    async fn agents(&self) -> Result<AgentOrders, PeerError>;
 }
 
 /// Cluster-manager over REST: the generated client, and the peer itself for documents.
@@ -80,5 +84,9 @@ impl ClusterManager for RestClusterManager {
         let clusters: Vec<Labelled> = self.documents.find(&path).await?.unwrap_or_default();
         let of = |cluster: Labelled| (cluster.metadata.name, cluster.labels.into_iter().map(|label| label.label).collect());
         Ok(clusters.into_iter().map(of).collect())
+    }
+
+    async fn agents(&self) -> Result<AgentOrders, PeerError> {
+        self.client.agent_orders().await.answer(&self.client)
     }
 }

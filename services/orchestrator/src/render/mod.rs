@@ -10,6 +10,7 @@ mod input;
 pub mod prefer;
 mod profile;
 mod sandbox;
+pub mod zero;
 
 use async_trait::async_trait;
 use drover_manifest::objects;

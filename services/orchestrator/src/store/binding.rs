@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::bindings::{DesiredBinding, DesiredState};
-use drover_api::scheduling::{AppRequest, DigRef, MemberKey};
+use drover_api::scheduling::{AppRequest, Demand, DigRef, MemberKey};
 use drover_store::StoreResult;
 use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
@@ -139,6 +139,42 @@ pub async fn set_content(tx: &mut PgConnection, id: Uuid, digest: &str, request:
         .bind(digest)
         .bind(Json(request))
         .bind(operation)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// The serving bindings among these ids, and those whose claim was resized, each with the demand that was approved.
+///
+/// # Errors
+/// The query failed.
+pub async fn scaled_or_resized(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<(Binding, Demand)>> {
+    #[derive(FromRow)]
+    struct WithDemand {
+        #[sqlx(flatten)]
+        row: Row,
+        demand: Json<Demand>,
+    }
+    let rows: Vec<WithDemand> = sqlx::query_as(
+        "select binding.*, deployment_app.demand from binding join deployment_app using (dig_id, app)
+        where role = 'current' and (binding.id = any($1) or binding.request -> 'demand' <> deployment_app.demand)",
+    )
+    .bind(ids)
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().map(|found| (found.row.into(), found.demand.0)).collect())
+}
+
+/// Changes the request of a binding, unless an operation has changed the binding since it was read.
+///
+/// # Errors
+/// The query failed.
+pub async fn set_request(tx: &mut PgConnection, binding: &Binding, request: &AppRequest) -> StoreResult<()> {
+    sqlx::query("update binding set request = $2 where id = $1 and operation = $3 and digest = $4 and role = 'current'")
+        .bind(binding.id)
+        .bind(Json(request))
+        .bind(binding.operation)
+        .bind(&binding.digest)
         .execute(tx)
         .await?;
     Ok(())

@@ -1,6 +1,7 @@
 //! Tables of what Drover writes about deployment intent groups. Documents are stored by libs/resources, the journal of
 //! workflows by libs/workflow.
 
+pub mod agent;
 pub mod binding;
 pub mod bundle;
 pub mod call_edge;

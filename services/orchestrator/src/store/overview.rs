@@ -88,7 +88,7 @@ pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult
                     and last.kind in ('instantiate', 'update')
                 order by last.created_at desc, last.id desc limit 1
             ) attempt on true
-        where deployment.state <> 'Created' and ($1::text is null or starts_with(path, '/v2/projects/' || $1 || '/')) order by path";
+        where deployment.state <> 'Created' and resource.kind = 'deployment-intent-group' and ($1::text is null or starts_with(path, '/v2/projects/' || $1 || '/')) order by path";
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }
 

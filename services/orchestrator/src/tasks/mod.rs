@@ -1,6 +1,8 @@
 //! Background tasks: level-triggered, without input, woken by a signal or a period.
 
+pub mod agents;
 mod batch;
+pub mod claims;
 pub mod clouds;
 mod extend;
 pub mod follow;
@@ -47,6 +49,10 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
         let name = format!("follow-traffic-{process}");
         common.spawn(name, OnFailure::Restart, move |task| traffic::follow(of.clone(), process, reader.for_task(task)));
     }
+    let of = app.clone();
+    common.spawn("agents", OnFailure::Restart, move |task| agents::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("claims", OnFailure::Restart, move |task| claims::run(of.clone(), task));
     let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));
     common.spawn("wake-steps", OnFailure::Restart, move |task| wake::run(engine.clone(), woken.clone(), task));
 }

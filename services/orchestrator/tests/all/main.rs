@@ -1,7 +1,9 @@
 //! Tests of orchestrator over REST, with a database of its own and peers in memory.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
+mod agents;
 mod base;
+mod claims;
 mod clouds;
 mod contention;
 mod controllers;

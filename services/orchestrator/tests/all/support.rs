@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use drover_api::agents::AgentOrders;
 use drover_api::bindings::{Bundle, DesiredBinding, Preflight};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
@@ -115,6 +116,9 @@ impl ClusterManager for NoPeers {
         no_peer()
     }
     async fn forget_user(&self, _: &MemberKey, _: Uuid) -> Result<(), PeerError> {
+        no_peer()
+    }
+    async fn agents(&self) -> Result<AgentOrders, PeerError> {
         no_peer()
     }
 }

@@ -29,6 +29,7 @@ Examples:
   drover cluster kubeconfig --from my-eks > eks.kubeconfig
   drover cluster add eks --provider aws --kubeconfig eks.kubeconfig
   drover cluster kubeconfig --from my-eks --also cert-manager.io/certificates --print-role    show what would be made
+  drover cluster kubeconfig --from my-eks --agents > eks.kubeconfig                           Drover's agents are to run there
 
 Makes in the cluster: Namespace drover-system, ServiceAccount drover, ClusterRole and ClusterRoleBinding drover, and a Secret with a token
 that does not expire. Delete the Namespace to take the access back.")]
@@ -42,6 +43,10 @@ pub struct AccountArgs {
     /// Another kind that your applications contain, as GROUP/RESOURCE, for example cert-manager.io/certificates; may be repeated.
     #[arg(long, value_name = "GROUP/RESOURCE")]
     also: Vec<String>,
+    /// Also give the rights to run Drover's agents there (`drover agents set`): to define ScalingPolicies, and to give the agents, and
+    /// nobody else, their rights.
+    #[arg(long)]
+    agents: bool,
     /// Bind cluster-admin instead: applications may then contain anything, also roles and custom resource definitions.
     #[arg(long, conflicts_with = "also")]
     admin: bool,
@@ -55,7 +60,7 @@ pub struct AccountArgs {
 
 /// Runs it.
 pub async fn run(args: &AccountArgs) -> Result<()> {
-    let objects = objects(&args.also, args.admin)?;
+    let objects = objects(&args.also, args.agents, args.admin)?;
     if args.print_role {
         let documents: Vec<String> = objects.iter().map(serde_yaml::to_string).collect::<Result<_, _>>()?;
         return crate::output::write_stdout(&documents.join("---\n"));
@@ -126,7 +131,7 @@ fn kubeconfig(cluster: &str, server: &str, authority: &[u8], token: &str) -> Res
 }
 
 /// Everything that is made in the cluster, in this order.
-fn objects(also: &[String], admin: bool) -> Result<Vec<Value>> {
+fn objects(also: &[String], agents: bool, admin: bool) -> Result<Vec<Value>> {
     let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});
     let of_account = json!({"kubernetes.io/service-account.name": NAME});
     let mut objects = vec![
@@ -134,8 +139,7 @@ fn objects(also: &[String], admin: bool) -> Result<Vec<Value>> {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": NAMESPACE}}),
     ];
     if !admin {
-        let role =
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": rules(also)?});
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": rules(also, agents)?});
         objects.push(role);
     }
     let role = if admin { "cluster-admin" } else { NAME };
@@ -145,6 +149,11 @@ fn objects(also: &[String], admin: bool) -> Result<Vec<Value>> {
         "metadata": {"name": NAME, "namespace": NAMESPACE, "annotations": of_account}}));
     Ok(objects)
 }
+
+/// The roles of the agents. Drover may give the rights in them without having them itself, and only these.
+const ROLES: [&str; 5] =
+    ["drover-autoscaler", "drover-autoscaler-path", "drover-autoscaler-tables", "drover-activator", "drover-memory-guard"];
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What may be done with the kinds of applications.
 pub(super) const MANAGE: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -195,13 +204,21 @@ pub(super) fn readings() -> Vec<Value> {
     ]
 }
 
-/// The rights: to read for capacity and readiness, and to manage the kinds that applications usually contain.
-fn rules(also: &[String]) -> Result<Vec<Value>> {
+/// The rights: to read for capacity and readiness, to manage the kinds that applications usually contain, and those for the agents.
+fn rules(also: &[String], agents: bool) -> Result<Vec<Value>> {
     let mut rules = readings();
     rules.push(json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}));
-    rules.extend(
-        managed(also)?.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})),
-    );
+    let mut managed = managed(also)?;
+    if agents {
+        rules.push(
+            json!({"apiGroups": [RBAC], "resources": ["roles", "clusterroles"], "verbs": ["escalate", "bind"], "resourceNames": ROLES}),
+        );
+        rules.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}));
+        managed.push(("apiextensions.k8s.io", vec!["customresourcedefinitions"]));
+        managed.push(("drover.io", vec!["scalingpolicies"]));
+        managed.push((RBAC, vec!["roles", "rolebindings", "clusterroles", "clusterrolebindings"]));
+    }
+    rules.extend(managed.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})));
     Ok(rules)
 }
 
@@ -211,11 +228,13 @@ mod tests {
 
     #[test]
     fn role_has_no_wildcard_and_kinds_that_were_added() {
-        let made = objects(&["cert-manager.io/certificates".to_owned()], false).unwrap();
+        let made = objects(&["cert-manager.io/certificates".to_owned()], true, false).unwrap();
         let role = made.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
         assert!(!role.to_string().contains('*'), "{role}");
         assert!(role.to_string().contains(r#"["cert-manager.io"],"resources":["certificates"]"#), "{role}");
-        assert!(objects(&["certificates".to_owned()], false).is_err());
+        assert!(objects(&["certificates".to_owned()], false, false).is_err());
+        let plain = objects(&[], false, false).unwrap();
+        assert!(!format!("{plain:?}").contains("escalate"), "only with --agents");
     }
 
     #[test]

@@ -16,6 +16,7 @@ Examples:
   drover deploy shop -k ./overlays/test/ -n shop-test
   drover deploy shop -f ./manifests/ --movable --route shop.example:80=web:8080
   drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
+  drover deploy shop -f ./manifests/ --scale-to-zero --wait
   drover deploy rbac -f roles.yaml --everywhere
   drover deploy ledger -f ledger.yaml --only private-a --dry-run
   drover deploy shop -f shop.yaml --dry-run -o json > shop.dry && drover deploy shop -f shop.yaml --since-dry-run shop.dry")]
@@ -67,6 +68,10 @@ pub struct DeployArgs {
     /// Remove the routes of the application.
     #[arg(long, conflicts_with = "routes")]
     pub no_routes: bool,
+    /// Scale its Deployments that have a Service to zero while nobody uses them, and back on the first request. The autoscaler must run
+    /// in the cluster (`drover agents set autoscaler`). SETTINGS are max=PODS and concurrency=REQUESTS, separated by a comma.
+    #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub scale_to_zero: Option<String>,
     /// Print what would happen. Documents written for that are restored afterwards.
     #[arg(long)]
     pub dry_run: bool,

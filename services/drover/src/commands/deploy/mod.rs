@@ -4,6 +4,7 @@
 //! the group.
 
 mod args;
+mod zero;
 
 use std::path::Path;
 
@@ -122,7 +123,10 @@ async fn print_changes(session: &Session, id: &str) -> Result<()> {
 
 /// Reads what is to be deployed. An application that is there keeps the way in which it was taken apart.
 async fn deployable(session: &Session, application: &Application, args: &DeployArgs, clusters: &[ClusterCapacity]) -> Result<Deployable> {
-    let input = args.input.read().await?;
+    let mut input = args.input.read().await?;
+    if let Some(settings) = &args.scale_to_zero {
+        zero::annotate(&mut input, settings)?;
+    }
     let namespace = cloud_of(session, application, args.namespace.as_deref()).await?.1;
     let known = names(session, &format!("{}/apps", application.composite)).await?;
     let was_split = !known.is_empty() && known != [application.name.as_str()];

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use drover_api::agents::AgentOrders;
 use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{SecretKubeconfig, UserKubeconfig, UserOrder, UserState};
 use drover_api::scheduling::{
@@ -29,6 +30,7 @@ struct Inner {
     troubles: HashMap<Uuid, ReleaseFault>,
     /// Users of logical clouds: `user@cluster in namespace`.
     users: BTreeMap<Uuid, String>,
+    agents: AgentOrders,
 }
 
 /// A fault of all releases of a claim until [`FakeLedger::heal`].
@@ -66,6 +68,11 @@ impl FakeLedger {
         let key = member.key.clone();
         inner.ledger.set_member(member);
         inner.ledger.set_capacity(&key, Some(Arc::new(capacity)));
+    }
+
+    /// What cluster-manager says about agents.
+    pub fn set_agents(&self, orders: AgentOrders) {
+        self.0.lock().unwrap().agents = orders;
     }
 
     /// Why a member is closed to new copies.
@@ -199,6 +206,10 @@ impl ClusterManager for FakeLedger {
         let inner = self.0.lock().unwrap();
         let members = inner.ledger.rooms().filter_map(|room| room.member.clone()).filter(|member| member.key.provider() == provider);
         Ok(members.map(|member| (member.key.cluster().to_owned(), member.labels.iter().map(ToString::to_string).collect())).collect())
+    }
+
+    async fn agents(&self) -> Result<AgentOrders, PeerError> {
+        Ok(self.0.lock().unwrap().agents.clone())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight};
+use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, ScaledWorkload};
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
 use serde_json::Value;
@@ -38,6 +38,12 @@ struct Inner {
     returning: BTreeSet<String>,
     /// `present app@member` and `absent app@member`, each change once, in order.
     history: Vec<String>,
+    /// Apps on clusters where every digest but this one is refused.
+    only: HashMap<(String, String), String>,
+    /// `app@member digest` of each write of a binding that is to be present.
+    updates: Vec<String>,
+    /// Workloads that were scaled, by app and cluster.
+    scaled: HashMap<(String, String), Vec<ScaledWorkload>>,
 }
 
 pub struct FakeMembers {
@@ -56,11 +62,35 @@ impl FakeMembers {
     pub fn behave(&self, app: &str, cluster: &str, behaviour: Behaviour) {
         let mut inner = self.inner.lock().unwrap();
         inner.behaviour.insert((app.to_owned(), cluster.to_owned()), behaviour);
+        inner.only.remove(&(app.to_owned(), cluster.to_owned()));
         let again: Vec<_> =
             inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
         for desired in again {
             self.report(&mut inner, &desired);
         }
+    }
+
+    /// Another field manager sets the number of replicas of the Deployment of an app, both of this name; `None`: it no longer does.
+    pub fn scale(&self, app: &str, cluster: &str, replicas: Option<i32>) {
+        let workload = |replicas| ScaledWorkload { kind: "Deployment".into(), name: app.into(), replicas, by: "hpa".into() };
+        let key = (app.to_owned(), cluster.to_owned());
+        let mut inner = self.inner.lock().unwrap();
+        inner.scaled.insert(key, replicas.map(workload).into_iter().collect());
+        let again: Vec<_> =
+            inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
+        for desired in again {
+            self.report(&mut inner, &desired);
+        }
+    }
+
+    /// Every bundle of an app but this one is refused on a cluster, until another behaviour is set.
+    pub fn fail_from(&self, app: &str, cluster: &str, good: &str) {
+        self.inner.lock().unwrap().only.insert((app.to_owned(), cluster.to_owned()), good.to_owned());
+    }
+
+    /// `app@cluster digest` of each write of a binding that is to be present, in order.
+    pub fn updates(&self) -> Vec<String> {
+        self.inner.lock().unwrap().updates.clone()
     }
 
     /// Lets a removed copy of an app become present again.
@@ -114,7 +144,8 @@ impl FakeMembers {
 
     fn report(&self, inner: &mut Inner, desired: &DesiredBinding) {
         let key = (desired.app.clone(), desired.member.cluster().to_owned());
-        let behaviour = inner.behaviour.get(&key).copied().unwrap_or(Behaviour::Ready);
+        let refused = inner.only.get(&key).is_some_and(|good| *good != *desired.digest);
+        let behaviour = if refused { Behaviour::Refused } else { inner.behaviour.get(&key).copied().unwrap_or(Behaviour::Ready) };
         let present = desired.state == DesiredState::Present;
         let phase = match (present, behaviour) {
             (_, Behaviour::Unreachable) => Phase::Unreachable,
@@ -146,7 +177,7 @@ impl FakeMembers {
             unschedulable: (present && behaviour == Behaviour::Unschedulable)
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
-            scaled: vec![],
+            scaled: inner.scaled.get(&key).cloned().unwrap_or_default(),
             kept: vec![],
             serving_after: 0,
         };
@@ -181,6 +212,9 @@ impl Synchronizer for FakeMembers {
         if before.is_none_or(|before| before.state != binding.state) {
             let word = if binding.state == DesiredState::Present { "present" } else { "absent" };
             inner.history.push(format!("{word} {}@{}", binding.app, binding.member.cluster()));
+        }
+        if binding.state == DesiredState::Present {
+            inner.updates.push(format!("{}@{} {}", binding.app, binding.member.cluster(), binding.digest));
         }
         inner.desired.insert(binding.id, binding.clone());
         self.report(&mut inner, binding);

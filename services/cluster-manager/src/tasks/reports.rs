@@ -1,0 +1,133 @@
+//! Reads what Drover's agents in a member report: they write it into an annotation of their Leases, which they renew anyway.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_api::agents::{AgentReport, UnmetDemand};
+use jiff::Timestamp;
+use kube::Client;
+use serde::Deserialize;
+
+use super::probe::DEADLINE;
+
+/// The Leases of all agents, in one request.
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=drover.io%2Fagent";
+const AGENT: &str = "drover.io/agent";
+const REPORT: &str = "drover.io/report";
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Lease>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Lease {
+    metadata: Metadata,
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    renew_time: Option<String>,
+}
+
+/// What one Lease says. Both agents are read as this; what one does not say is zero.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Told {
+    version: String,
+    watches: u64,
+    undecided: u64,
+    unmet_pods: u64,
+    unmet: Vec<UnmetDemand>,
+    held: u64,
+    oom_kills: u64,
+    capacity: u64,
+    used: u64,
+    seconds_to_exhaustion: Option<f64>,
+}
+
+/// The reports by agent; `None` where the member does not answer, or may not be asked.
+pub async fn read(client: &Client) -> Option<BTreeMap<String, AgentReport>> {
+    let request = http::Request::get(LEASES).body(Vec::new()).ok()?;
+    match tokio::time::timeout(DEADLINE, client.request::<List>(request)).await {
+        Ok(Ok(found)) => Some(summed(found.items, Timestamp::now())),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the Leases of agents cannot be read");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Adds the Leases of each agent up.
+fn summed(leases: Vec<Lease>, now: Timestamp) -> BTreeMap<String, AgentReport> {
+    let mut reports: BTreeMap<String, AgentReport> = BTreeMap::new();
+    for Lease { metadata, spec } in leases {
+        let Some(agent) = metadata.labels.get(AGENT) else { continue };
+        // A report of another version is read as far as it is understood; one that is no JSON says nothing.
+        let Some(told) = metadata.annotations.get(REPORT).and_then(|text| serde_json::from_str::<Told>(text).ok()) else { continue };
+        let renewed: Option<Timestamp> = spec.renew_time.and_then(|text| text.parse().ok());
+        let age = renewed.map_or(0, |at| u64::try_from(now.duration_since(at).as_secs()).unwrap_or(0));
+        let nodes = u64::from(agent == "memory-guard");
+        let report =
+            reports.entry(agent.clone()).or_insert_with(|| AgentReport { version: told.version.clone(), ..AgentReport::default() });
+        report.version = std::mem::take(&mut report.version).min(told.version);
+        report.age_seconds = report.age_seconds.max(age);
+        report.watches += told.watches;
+        report.nodes += nodes;
+        report.undecided += told.undecided;
+        report.unmet_pods += told.unmet_pods;
+        report.unmet.extend(told.unmet);
+        report.held += told.held;
+        report.oom_kills += told.oom_kills;
+        let seconds = told.seconds_to_exhaustion.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).map(|time| time.as_secs());
+        report.seconds_to_exhaustion = [report.seconds_to_exhaustion, seconds].into_iter().flatten().min();
+        let percent = (told.capacity > 0).then(|| told.used.saturating_mul(100) / told.capacity);
+        report.memory_percent = report.memory_percent.max(percent);
+    }
+    reports
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn lease(agent: &str, report: &Value) -> Lease {
+        let annotations = [(REPORT, report.as_str().map_or_else(|| report.to_string(), str::to_owned))];
+        let metadata = json!({"labels": {(AGENT): agent}, "annotations": BTreeMap::from(annotations)});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})).unwrap()
+    }
+
+    #[test]
+    fn leases_of_an_agent_are_added_up() {
+        let node = |held: u64, used: u64, seconds: Option<f64>| {
+            lease(
+                "memory-guard",
+                &json!({"version": "1", "held": held, "used": used, "capacity": 100, "secondsToExhaustion": seconds, "watches": 3}),
+            )
+        };
+        let unmet = json!({"version": "1", "watches": 7, "unmetPods": 2, "unmet": [{"policy": "shop/web", "pods": 2}], "new": true});
+        let leases = vec![node(1, 40, None), node(2, 90, Some(12.5)), lease("autoscaler", &unmet), lease("autoscaler", &json!("no JSON"))];
+        let found = summed(leases, "2026-01-01T00:00:05Z".parse().unwrap());
+        let guard = &found["memory-guard"];
+        assert_eq!(
+            (guard.nodes, guard.held, guard.watches, guard.seconds_to_exhaustion, guard.memory_percent),
+            (2, 3, 6, Some(12), Some(90))
+        );
+        assert_eq!(guard.age_seconds, 5);
+        let autoscaler = &found["autoscaler"];
+        assert_eq!((autoscaler.watches, autoscaler.unmet_pods, autoscaler.unmet[0].policy.as_str()), (7, 2, "shop/web"));
+    }
+}

@@ -1,0 +1,47 @@
+//! Claims follow the number of replicas that others have chosen.
+
+use std::time::Duration;
+
+use drover_testkit::eventually;
+
+use crate::scenarios::{approved, expect_state, run, stack};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn claim_grows_and_shrinks_with_what_runs_and_says_when_it_does_not_fit() {
+    let (fakes, stack) = stack().await;
+    let dig = approved(&stack, "web", "200m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    let replicas = || fakes.ledger.all()[0].request.demand.groups[0].replicas;
+    assert_eq!(replicas(), 1);
+
+    fakes.members.scale("web", "a", Some(4));
+    eventually(PATIENCE, async || (replicas() == 4).then_some(())).await;
+    // Another app does not fit beside four pods of 200m on 1000m; the claim says so to placement.
+    let other = approved(&stack, "other", "300m", &["a"], None).await;
+    let refused = run(&stack, &format!("{other}/instantiate")).await;
+    expect_state(&refused, "failed");
+
+    // Six pods of 200m do not fit into 1000m. The claim stays, and the list of apps says why.
+    fakes.members.scale("web", "a", Some(6));
+    eventually(PATIENCE, async || {
+        let apps = stack.get("/v2/apps").await;
+        let web = apps["items"].as_array()?.iter().find(|app| app["app"] == "web")?.clone();
+        web["bindings"][0]["unclaimed"].as_str()?.contains("room for 6 pods is not all claimed").then_some(())
+    })
+    .await;
+    assert_eq!(replicas(), 4);
+
+    // At zero it keeps room for one pod; without another owner it has what the manifest says.
+    for (scaled, claimed) in [(Some(0), 1), (Some(3), 3), (None, 1)] {
+        fakes.members.scale("web", "a", scaled);
+        eventually(PATIENCE, async || (replicas() == claimed).then_some(())).await;
+    }
+
+    // An update of an app that is scaled ends with the number that runs.
+    fakes.members.scale("web", "a", Some(2));
+    eventually(PATIENCE, async || (replicas() == 2).then_some(())).await;
+    expect_state(&run(&stack, &format!("{dig}/update")).await, "succeeded");
+    eventually(PATIENCE, async || (replicas() == 2).then_some(())).await;
+}
