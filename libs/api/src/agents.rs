@@ -148,6 +148,9 @@ pub struct UnmetDemand {
     pub policy: String,
     /// Pods beyond the bound.
     pub pods: u64,
+    /// The copy of an app that the policy belongs to, if Drover applied the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Uuid>,
 }
 
 fn is_zero(number: &u64) -> bool {

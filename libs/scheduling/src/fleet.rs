@@ -165,6 +165,12 @@ pub struct Observed {
     /// Median time of its pods from creation to Ready, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "ready_s")]
     pub ready_s: Option<f64>,
+    /// Memory in use in percent, as a memory guard reports it, on the fullest of the nodes where its pods run. Absent without a guard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_pressure: Option<u64>,
+    /// Pods that its load needs beyond the upper bounds of its scaling policies. Absent if no autoscaler reports any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmet_pods: Option<u64>,
 }
 
 /// Collects the map anew: a B-tree that grew at its end is half empty, one built from sorted entries is full.

@@ -127,7 +127,8 @@ pub struct Parameter {
     /// Whether the value is of the app or of its composite app.
     #[serde(default)]
     pub scope: ParameterScope,
-    /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`.
+    /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`,
+    /// `memory_pressure`, `unmet_pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
     /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`, `call_dependency`.

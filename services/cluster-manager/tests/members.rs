@@ -9,6 +9,7 @@ use drover_api::members::UserOrder;
 use drover_kubesim::Fault;
 use drover_scheduling::MemberState;
 use drover_service::Answer;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use reqwest::Method;
@@ -159,6 +160,37 @@ async fn feeds_publish_members_and_their_capacity() {
     let status = stack.get("/v2/cluster-providers/p/clusters/a/status").await.is(200);
     assert_eq!((&status["state"], status["capacity"]["nodes"].as_array().unwrap().len()), (&json!("Ready"), 2));
     assert_eq!(stack.get("/v2/cluster-providers/p/clusters?view=state").await.is(200)[0]["state"]["state"], "Ready");
+}
+
+#[tokio::test]
+async fn capacity_says_what_agents_report_of_a_copy() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    let binding = Uuid::new_v4();
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "web", "labels": {"drover.io/binding": binding}},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "nginx:1"}]}}))
+    .unwrap();
+    Api::<Pod>::namespaced(stack.sim.client("a"), "default").create(&PostParams::default(), &pod).await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(stack.sim.client("a"), "kube-system");
+    let report = async |name: &str, agent: &str, report: Value| {
+        let lease: Lease = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"drover.io/agent": agent}, "annotations": {"drover.io/report": report.to_string()}},
+            "spec": {"holderIdentity": name, "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()}}))
+        .unwrap();
+        leases.create(&PostParams::default(), &lease).await.unwrap();
+    };
+    report("node-1", "memory-guard", json!({"version": "1", "capacity": 1000, "used": 910})).await;
+    report("node-2", "memory-guard", json!({"version": "1", "capacity": 1000, "used": 990})).await;
+    let unmet = json!([{"policy": "default/web", "pods": 2, "binding": binding}]);
+    report("drover-autoscaler", "autoscaler", json!({"version": "1", "unmetPods": 2, "unmet": unmet})).await;
+
+    let seen = stack.capacity("p+a", |capacity| capacity.observed.contains_key(&binding)).await.observed[&binding].clone();
+    assert_eq!((seen.memory_pressure, seen.unmet_pods), (None, None), "nothing is read before an agent is ordered");
+    let order = json!({"metadata": {"name": "autoscaler"}, "spec": {"version": "1", "on": [{}]}});
+    stack.put("/v2/agents/autoscaler", order).await.is(201);
+    let seen = stack.capacity("p+a", |capacity| capacity.observed[&binding].memory_pressure.is_some()).await.observed[&binding].clone();
+    assert_eq!((seen.memory_pressure, seen.unmet_pods), (Some(91), Some(2)), "of its own node, not of the fullest one");
 }
 
 #[tokio::test]

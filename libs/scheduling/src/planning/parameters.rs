@@ -43,10 +43,10 @@ fn resolve(context: &PlanningContext<'_>, candidate: &Movable<'_>, name: &str, p
             let of = |c: &Claim| metric(context.ledger, c, candidate.best, parameter.metric.as_deref()?);
             match parameter.scope {
                 ParameterScope::App => of(claim),
-                // For a composite app: the sum, or for times the maximum. Missing if the value of one app is unknown.
+                // For a composite app: the sum, or for times and shares the maximum. Missing if the value of one app is unknown.
                 ParameterScope::Service => {
                     let parts: Option<Vec<f64>> = context.siblings(claim).iter().map(|c| of(c)).collect();
-                    let longest = matches!(parameter.metric.as_deref(), Some("age" | "ready_seconds"));
+                    let longest = matches!(parameter.metric.as_deref(), Some("age" | "ready_seconds" | "memory_pressure"));
                     parts.map(|p| if longest { p.into_iter().fold(0.0, f64::max) } else { p.into_iter().sum() })
                 }
             }
@@ -92,6 +92,8 @@ fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metr
         "age" => observed?.age_s.map(|s| s as f64),
         "image_bytes_missing" => image_bytes_missing(ledger, claim, destination?),
         "ready_seconds" => Some(observed.and_then(|o| o.ready_s).unwrap_or(READY_S)),
+        "memory_pressure" => observed?.memory_pressure.map(|percent| percent as f64),
+        "unmet_pods" => observed?.unmet_pods.map(|pods| pods as f64),
         _ => None,
     }
 }

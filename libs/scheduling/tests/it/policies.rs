@@ -204,6 +204,15 @@ fn move_cost_counts_images_missing_at_destination() {
 }
 
 #[test]
+fn reports_of_agents_order_candidates() {
+    let told = |pressure, unmet| Observed { memory_pressure: pressure, unmet_pods: unmet, ..Observed::default() };
+    let fleet =
+        busy().observed("hot", told(Some(60), None)).observed("idle", told(None, Some(4))).observed("warm", told(Some(97), Some(1)));
+    assert_eq!(order(&fleet, &policy(PolicyMode::Order, &[("MemoryPressure", 1.0)])), ["warm", "hot", "idle"], "idle has no guard");
+    assert_eq!(order(&fleet, &policy(PolicyMode::Order, &[("UnmetDemand", 1.0)])), ["idle", "warm", "hot"]);
+}
+
+#[test]
 fn custom_algorithm_orders_candidates() {
     let mut mine = policy(PolicyMode::Order, &[("Mine", 1.0)]);
     mine.parameters

@@ -42,6 +42,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::limit::ConcurrencyLimitLayer;
+use uuid::Uuid;
 
 use crate::config::Agent;
 use crate::path;
@@ -86,18 +87,26 @@ pub struct Context {
     latest: Latest,
 }
 
+/// The last decision about a policy.
+pub(crate) struct Decided {
+    standing: Standing,
+    record: Arc<DecisionRecord>,
+    /// The copy of an app that the policy belongs to, if Drover applied it.
+    binding: Option<Uuid>,
+}
+
 /// The last decision about each policy.
-pub(crate) type Latest = Arc<Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>>;
+pub(crate) type Latest = Arc<Mutex<HashMap<Key, Decided>>>;
 
 impl Context {
-    fn publish_decision(&self, key: &Key, standing: Standing, record: Arc<DecisionRecord>) {
-        self.latest().insert(key.clone(), (standing, record));
+    fn publish_decision(&self, key: &Key, decided: Decided) {
+        self.latest().insert(key.clone(), decided);
     }
     fn standing(&self, key: &Key) -> Option<Standing> {
-        self.latest().get(key).map(|(standing, _)| standing.clone())
+        self.latest().get(key).map(|decided| decided.standing.clone())
     }
     fn decision(&self, key: &Key) -> Option<Arc<DecisionRecord>> {
-        self.latest().get(key).map(|(_, record)| record.clone())
+        self.latest().get(key).map(|decided| decided.record.clone())
     }
     fn forget(&self, key: &Key) {
         let mut latest = self.latest();
@@ -108,7 +117,7 @@ impl Context {
         drop(latest);
         self.metrics.forget(key);
     }
-    fn latest(&self) -> MutexGuard<'_, HashMap<Key, (Standing, Arc<DecisionRecord>)>> {
+    fn latest(&self) -> MutexGuard<'_, HashMap<Key, Decided>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

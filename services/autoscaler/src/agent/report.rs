@@ -12,16 +12,18 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Context;
 use super::inbox::Key;
 use super::learner::Costs;
 use super::target::{CallError, within};
+use super::{Context, Decided};
 use crate::policy::{Plan, ScalingPolicy, WatchedPolicy};
 use crate::status::{ConditionType, ScalingPolicyStatus, TableStatus};
 use crate::wire::Standing;
 
 /// A status without changes is written this often, to show that an agent is at work.
 const HEARTBEAT: Duration = Duration::from_secs(60);
+/// Label of what Drover applied for a copy of an app, with the copy's id.
+const BINDING: &str = "drover.io/binding";
 /// Reason of the condition `Learning` after the threshold policy replaced the learner.
 const FELL_BACK: &str = "FellBack";
 
@@ -109,7 +111,9 @@ impl StatusReporter {
         };
         self.status.excess_burst_capacity = burst;
         let shared = Arc::new(record.clone());
-        self.context.publish_decision(&self.key, Standing { want: record.want, ready, excess_burst_capacity: burst }, shared.clone());
+        let standing = Standing { want: record.want, ready, excess_burst_capacity: burst };
+        let binding = watched.labels().get(BINDING).and_then(|id| id.parse().ok());
+        self.context.publish_decision(&self.key, Decided { standing, record: shared.clone(), binding });
         (self.last, self.status.last_decision) = (Some(shared), None);
         let on = record.reason != Reason::ScalingDisabled;
         let message = if on { "the target can be read and has pods of its own" } else { &record.message };

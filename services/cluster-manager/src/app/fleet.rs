@@ -28,8 +28,29 @@ pub struct Fleet {
     pub reads_reports: Arc<AtomicBool>,
 }
 
-/// What the agents of a member reported, by agent, and when that was read.
-type Reports = (Instant, BTreeMap<String, AgentReport>);
+/// What the agents of a member report.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    /// By agent.
+    pub agents: BTreeMap<String, AgentReport>,
+    /// Memory in use in percent, by node.
+    pub nodes: BTreeMap<String, u64>,
+    /// Pods that loads need beyond the bounds of their policies, by copy.
+    pub unmet: BTreeMap<Uuid, u64>,
+}
+
+impl Reports {
+    /// A report of a node or a load that is older than this says nothing about the present.
+    pub const COUNTS_SECONDS: u64 = 60;
+
+    /// Adds to an observed capacity what the agents say of the copies in it.
+    fn add_to(&self, capacity: &mut Capacity) {
+        for (binding, observed) in &mut capacity.observed {
+            observed.memory_pressure = observed.requests.iter().filter_map(|(node, _)| self.nodes.get(node)).copied().max();
+            observed.unmet_pods = self.unmet.get(binding).copied();
+        }
+    }
+}
 
 struct Entry {
     registered: Registered,
@@ -39,7 +60,8 @@ struct Entry {
     /// Published as `Deregistering` until then; the limit ends the state of a deletion that failed half way.
     leaving: Option<Instant>,
     capacity: Option<(Instant, Arc<Capacity>)>,
-    reports: Option<Reports>,
+    /// With the time at which they were read.
+    reports: Option<(Instant, Reports)>,
 }
 
 /// Longer than a deletion takes.
@@ -87,9 +109,12 @@ impl Fleet {
     }
 
     /// Sets the capacity that a worker has just observed. Ignored if the member was registered again under another id.
-    pub fn set_capacity(&self, key: &MemberKey, id: Uuid, capacity: Capacity) {
+    pub fn set_capacity(&self, key: &MemberKey, id: Uuid, mut capacity: Capacity) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) else { return };
+        if let Some((_, reports)) = entry.reports.as_ref().filter(|(at, _)| at.elapsed().as_secs() <= Reports::COUNTS_SECONDS) {
+            reports.add_to(&mut capacity);
+        }
         let capacity = Arc::new(capacity);
         entry.capacity = Some((Instant::now(), capacity.clone()));
         self.capacity.publish_shared(key.0.clone(), Some(capacity));
@@ -111,7 +136,7 @@ impl Fleet {
     }
 
     /// Sets what the agents of a member report. Ignored if the member was registered again under another id.
-    pub fn set_reports(&self, key: &MemberKey, id: Uuid, reports: BTreeMap<String, AgentReport>) {
+    pub fn set_reports(&self, key: &MemberKey, id: Uuid, reports: Reports) {
         let mut entries = self.entries();
         if let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) {
             entry.reports = Some((Instant::now(), reports));
@@ -122,7 +147,7 @@ impl Fleet {
     pub fn report(&self, key: &MemberKey, agent: &str) -> Option<AgentReport> {
         let entries = self.entries();
         let (at, reports) = entries.get(key)?.reports.as_ref()?;
-        let mut report = reports.get(agent)?.clone();
+        let mut report = reports.agents.get(agent)?.clone();
         report.age_seconds += at.elapsed().as_secs();
         Some(report).filter(|report| report.age_seconds < FORGOTTEN.as_secs())
     }
@@ -131,7 +156,7 @@ impl Fleet {
     pub fn reports(&self) -> Vec<(MemberKey, String, AgentReport)> {
         let known: Vec<(MemberKey, String)> = {
             let entries = self.entries();
-            let names = |entry: &Entry| entry.reports.iter().flat_map(|(_, reports)| reports.keys().cloned()).collect::<Vec<_>>();
+            let names = |entry: &Entry| entry.reports.iter().flat_map(|(_, reports)| reports.agents.keys().cloned()).collect::<Vec<_>>();
             entries.iter().flat_map(|(key, entry)| names(entry).into_iter().map(|name| (key.clone(), name))).collect()
         };
         known.into_iter().filter_map(|(key, name)| Some((key.clone(), name.clone(), self.report(&key, &name)?))).collect()

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use documents::ClusterHooks;
-pub use fleet::Fleet;
+pub use fleet::{Fleet, Reports};
 pub use model::{Model, Usage};
 
 use crate::config::Config;

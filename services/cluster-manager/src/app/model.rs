@@ -212,6 +212,7 @@ fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, now: Timestamp) -> O
         used: (reported && oldest.is_some()).then_some(used),
         age_s: oldest.and_then(|created| u64::try_from(now.duration_since(created).as_secs()).ok()),
         ready_s: ready_s.get(ready_s.len() / 2).copied(),
+        ..Observed::default()
     }
 }
 

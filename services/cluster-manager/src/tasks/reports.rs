@@ -9,6 +9,7 @@ use kube::Client;
 use serde::Deserialize;
 
 use super::probe::DEADLINE;
+use crate::app::Reports;
 
 /// The Leases of all agents, in one request.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=drover.io%2Fagent";
@@ -20,24 +21,25 @@ struct List {
     items: Vec<Lease>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct Lease {
     metadata: Metadata,
     spec: Spec,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct Metadata {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     renew_time: Option<String>,
+    holder_identity: Option<String>,
 }
 
 /// What one Lease says. Both agents are read as this; what one does not say is zero.
@@ -56,8 +58,8 @@ struct Told {
     seconds_to_exhaustion: Option<f64>,
 }
 
-/// The reports by agent; `None` where the member does not answer, or may not be asked.
-pub async fn read(client: &Client) -> Option<BTreeMap<String, AgentReport>> {
+/// The reports; `None` where the member does not answer, or may not be asked.
+pub async fn read(client: &Client) -> Option<Reports> {
     let request = http::Request::get(LEASES).body(Vec::new()).ok()?;
     match tokio::time::timeout(DEADLINE, client.request::<List>(request)).await {
         Ok(Ok(found)) => Some(summed(found.items, Timestamp::now())),
@@ -70,8 +72,8 @@ pub async fn read(client: &Client) -> Option<BTreeMap<String, AgentReport>> {
 }
 
 /// Adds the Leases of each agent up.
-fn summed(leases: Vec<Lease>, now: Timestamp) -> BTreeMap<String, AgentReport> {
-    let mut reports: BTreeMap<String, AgentReport> = BTreeMap::new();
+fn summed(leases: Vec<Lease>, now: Timestamp) -> Reports {
+    let mut found = Reports::default();
     for Lease { metadata, spec } in leases {
         let Some(agent) = metadata.labels.get(AGENT) else { continue };
         // A report of another version is read as far as it is understood; one that is no JSON says nothing.
@@ -80,13 +82,18 @@ fn summed(leases: Vec<Lease>, now: Timestamp) -> BTreeMap<String, AgentReport> {
         let age = renewed.map_or(0, |at| u64::try_from(now.duration_since(at).as_secs()).unwrap_or(0));
         let nodes = u64::from(agent == "memory-guard");
         let report =
-            reports.entry(agent.clone()).or_insert_with(|| AgentReport { version: told.version.clone(), ..AgentReport::default() });
+            found.agents.entry(agent.clone()).or_insert_with(|| AgentReport { version: told.version.clone(), ..AgentReport::default() });
         report.version = std::mem::take(&mut report.version).min(told.version);
         report.age_seconds = report.age_seconds.max(age);
         report.watches += told.watches;
         report.nodes += nodes;
         report.undecided += told.undecided;
         report.unmet_pods += told.unmet_pods;
+        if age <= Reports::COUNTS_SECONDS {
+            for unmet in &told.unmet {
+                *unmet.binding.map_or(&mut 0, |binding| found.unmet.entry(binding).or_default()) += unmet.pods;
+            }
+        }
         report.unmet.extend(told.unmet);
         report.held += told.held;
         report.oom_kills += told.oom_kills;
@@ -94,20 +101,25 @@ fn summed(leases: Vec<Lease>, now: Timestamp) -> BTreeMap<String, AgentReport> {
         report.seconds_to_exhaustion = [report.seconds_to_exhaustion, seconds].into_iter().flatten().min();
         let percent = (told.capacity > 0).then(|| told.used.saturating_mul(100) / told.capacity);
         report.memory_percent = report.memory_percent.max(percent);
+        if let (Some(node), Some(percent), true) = (spec.holder_identity, percent, age <= Reports::COUNTS_SECONDS) {
+            found.nodes.insert(node, percent);
+        }
     }
-    reports
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use uuid::Uuid;
 
     use super::*;
 
     fn lease(agent: &str, report: &Value) -> Lease {
         let annotations = [(REPORT, report.as_str().map_or_else(|| report.to_string(), str::to_owned))];
         let metadata = json!({"labels": {(AGENT): agent}, "annotations": BTreeMap::from(annotations)});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})).unwrap()
+        let spec = json!({"renewTime": "2026-01-01T00:00:00.000000Z", "holderIdentity": report["node"]});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
     }
 
     #[test]
@@ -115,12 +127,16 @@ mod tests {
         let node = |held: u64, used: u64, seconds: Option<f64>| {
             lease(
                 "memory-guard",
-                &json!({"version": "1", "held": held, "used": used, "capacity": 100, "secondsToExhaustion": seconds, "watches": 3}),
+                &json!({"version": "1", "held": held, "used": used, "capacity": 100, "secondsToExhaustion": seconds, "watches": 3,
+                    "node": format!("n{held}")}),
             )
         };
-        let unmet = json!({"version": "1", "watches": 7, "unmetPods": 2, "unmet": [{"policy": "shop/web", "pods": 2}], "new": true});
+        let copy = Uuid::from_u128(1);
+        let of_policies = json!([{"policy": "shop/web", "pods": 2, "binding": copy}, {"policy": "by/hand", "pods": 3}]);
+        let unmet = json!({"version": "1", "watches": 7, "unmetPods": 5, "unmet": of_policies, "new": true});
         let leases = vec![node(1, 40, None), node(2, 90, Some(12.5)), lease("autoscaler", &unmet), lease("autoscaler", &json!("no JSON"))];
-        let found = summed(leases, "2026-01-01T00:00:05Z".parse().unwrap());
+        let all = summed(leases.clone(), "2026-01-01T00:00:05Z".parse().unwrap());
+        let found = &all.agents;
         let guard = &found["memory-guard"];
         assert_eq!(
             (guard.nodes, guard.held, guard.watches, guard.seconds_to_exhaustion, guard.memory_percent),
@@ -128,6 +144,10 @@ mod tests {
         );
         assert_eq!(guard.age_seconds, 5);
         let autoscaler = &found["autoscaler"];
-        assert_eq!((autoscaler.watches, autoscaler.unmet_pods, autoscaler.unmet[0].policy.as_str()), (7, 2, "shop/web"));
+        assert_eq!((autoscaler.watches, autoscaler.unmet_pods, autoscaler.unmet[0].policy.as_str()), (7, 5, "shop/web"));
+        assert_eq!(all.nodes, [("n1".to_owned(), 40), ("n2".to_owned(), 90)].into());
+        assert_eq!(all.unmet, [(copy, 2)].into());
+        let late = summed(leases, "2026-01-01T00:02:00Z".parse().unwrap());
+        assert!(late.nodes.is_empty() && late.unmet.is_empty(), "what was true two minutes ago says nothing about now");
     }
 }

@@ -10,7 +10,17 @@ pub static PARAMETER: DocumentKind =
     DocumentKind::of::<ParameterSpec>("migration-parameter", "MigrationParameter", "migration-parameters", &["migrationParameter"])
         .put(Put::Upsert);
 
-const METRICS: [&str; 7] = ["cpu_used", "cpu_requested", "memory_used", "memory_requested", "age", "image_bytes_missing", "ready_seconds"];
+const METRICS: [&str; 9] = [
+    "cpu_used",
+    "cpu_requested",
+    "memory_used",
+    "memory_requested",
+    "age",
+    "image_bytes_missing",
+    "ready_seconds",
+    "memory_pressure",
+    "unmet_pods",
+];
 const FACTS: [&str; 6] = ["clusters_of_application", "apps_of_application", "volumes", "provider_priority", "pods", "call_dependency"];
 
 /// The source of a value.
@@ -21,7 +31,8 @@ pub struct ParameterSpec {
     /// Whether the value is of the app or of its whole composite app.
     #[serde(default)]
     pub scope: ParameterScope,
-    /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`.
+    /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`,
+    /// `memory_pressure`, `unmet_pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
     /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`, `call_dependency`.
