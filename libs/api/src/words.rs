@@ -4,6 +4,7 @@ use std::fmt;
 
 use drover_scheduling::{AppDecision, Candidate, Verdict};
 
+use crate::agents::AgentReport;
 use crate::plans::PlanSubject;
 
 impl fmt::Display for PlanSubject {
@@ -67,6 +68,37 @@ pub fn percent(part: i64, whole: i64) -> Option<i64> {
     (whole > 0).then(|| i64::try_from((part * 100 + whole / 2).div_euclid(whole)).unwrap_or(i64::MAX))
 }
 
+/// A report that is older than this many seconds is shown with its age.
+const SILENT: u64 = 60;
+
+/// What an agent reports, in a few words.
+pub fn agent_report(report: &AgentReport) -> String {
+    let mut words = Vec::new();
+    match report.nodes {
+        0 => words.push(format!("{} policies", report.watches)),
+        nodes => words.push(format!("{nodes} nodes, {} containers", report.watches)),
+    }
+    let mut say = |count: u64, what: &str| {
+        if count > 0 {
+            words.push(format!("{count} {what}"));
+        }
+    };
+    say(report.undecided, "without a reading");
+    say(report.unmet_pods, "pods beyond the bounds");
+    say(report.held, "held");
+    say(report.oom_kills, "killed for memory");
+    if let Some(percent) = report.memory_percent {
+        words.push(format!("memory {percent} %"));
+    }
+    if let Some(seconds) = report.seconds_to_exhaustion {
+        words.push(format!("exhausted in {seconds} s"));
+    }
+    if report.age_seconds > SILENT {
+        words.push(format!("silent for {} s", report.age_seconds));
+    }
+    words.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +107,21 @@ mod tests {
     fn shares_are_rounded_to_the_nearest() {
         assert_eq!([percent(874, 1000), percent(875, 1000), percent(0, 7), percent(9, 8)], [Some(87), Some(88), Some(0), Some(113)]);
         assert_eq!([percent(1, 0), percent(i64::MAX, i64::MAX), percent(-1, 1000)], [None, Some(100), Some(0)]);
+    }
+
+    #[test]
+    fn reports_are_told_in_words() {
+        let autoscaler = AgentReport { watches: 3, unmet_pods: 2, age_seconds: 5, ..AgentReport::default() };
+        assert_eq!(agent_report(&autoscaler), "3 policies, 2 pods beyond the bounds");
+        let guard = AgentReport {
+            watches: 9,
+            nodes: 2,
+            held: 1,
+            memory_percent: Some(91),
+            seconds_to_exhaustion: Some(42),
+            age_seconds: 90,
+            ..AgentReport::default()
+        };
+        assert_eq!(agent_report(&guard), "2 nodes, 9 containers, 1 held, memory 91 %, exhausted in 42 s, silent for 90 s");
     }
 }

@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use drover_api::agents::AgentList;
 use drover_api::apps::{AppBinding, AppList, AppView};
 use drover_api::members::{CopyEvent, CopyEvents, CopyPod, CopyPods};
 use drover_api::operations::Operation;
@@ -153,14 +154,22 @@ fn told<T>(read: Result<T, PeerError>, what: &str, problems: &mut Vec<String>) -
     .ok()
 }
 
-/// The three lists of the overview. The page names a list that cannot be read as missing and shows the others.
+/// The four lists of the overview. The page names a list that cannot be read as missing and shows the others.
 async fn read(services: &Services, view: &View) -> Overview {
     let once = |upstream| services.peer(upstream).attempts(1);
     let placement: placement::Client = once(Upstream::Placement).into();
     let orchestrator: orchestrator::Client = once(Upstream::Orchestrator).into();
     let migration: migration::Client = once(Upstream::Migration).into();
-    let (clusters, operations, plans) = tokio::join!(
+    // What agents report names policies of all projects.
+    let agents = async {
+        match view.is_whole() {
+            true => orchestrator.inner().get::<AgentList>("/v2/agent-copies").await,
+            false => Ok(AgentList::default()),
+        }
+    };
+    let (clusters, agents, operations, plans) = tokio::join!(
         placement.cluster_capacity_list(None),
+        agents,
         orchestrator.operations_list(None, None, None, None, None),
         migration.plan_list(None, None),
     );
@@ -170,7 +179,8 @@ async fn read(services: &Services, view: &View) -> Overview {
     let plans = part(&migration, plans, &mut problems).and_then(|list| view.of_document(Shown::Plans, list));
     let (clusters, operations, plans) =
         (clusters.unwrap_or_default(), operations.map_or_else(Vec::new, |list| list.items), plans.map_or_else(Vec::new, |list| list.items));
-    Overview::new(&clusters, &operations, &plans, problems)
+    let agents = told(agents, "the agents", &mut problems).unwrap_or_default().items;
+    Overview::new(&clusters, &agents, &operations, &plans, problems)
 }
 
 fn part<T>(client: &impl ClientInfo<Peer>, called: Called<T>, problems: &mut Vec<String>) -> Option<T> {

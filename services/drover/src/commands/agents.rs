@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use drover_api::agents::{AgentCopy, AgentList, AgentOrder, AgentPlace, AgentReport, AgentView};
+use drover_api::agents::{AgentCopy, AgentList, AgentOrder, AgentPlace, AgentView};
 use drover_api::scheduling::MemberKey;
+use drover_api::words;
 use serde_json::{Value, json};
 
 use crate::session::Session;
@@ -16,9 +17,6 @@ use crate::output;
 
 /// How often a rollout that is waited for is looked at.
 const POLL: Duration = Duration::from_millis(500);
-
-/// A report that is older than this many seconds is shown with its age.
-const SILENT: u64 = 60;
 
 /// `drover agents …`.
 #[derive(Debug, Subcommand)]
@@ -328,7 +326,7 @@ pub fn rows(items: &[AgentView], wide: bool) -> Rows {
         if wide {
             let operation = copy.and_then(|copy| copy.operation).map_or_else(|| "-".into(), |id| id.to_string());
             let why = copy.and_then(|copy| copy.reason.clone()).or_else(|| agent.reason.clone());
-            let report = copy.and_then(|copy| copy.report.as_ref()).map_or_else(|| "-".into(), told);
+            let report = copy.and_then(|copy| copy.report.as_ref()).map_or_else(|| "-".into(), words::agent_report);
             row.extend([report, operation, why.unwrap_or_default()]);
         }
         row
@@ -338,34 +336,6 @@ pub fn rows(items: &[AgentView], wide: bool) -> Rows {
         false => agent.copies.iter().map(|copy| row(agent, Some(copy))).collect(),
     });
     (head, rows.collect())
-}
-
-/// What an agent reports, in a few words.
-pub fn told(report: &AgentReport) -> String {
-    let mut words = Vec::new();
-    match report.nodes {
-        0 => words.push(format!("{} policies", report.watches)),
-        nodes => words.push(format!("{nodes} nodes, {} containers", report.watches)),
-    }
-    let mut say = |count: u64, what: &str| {
-        if count > 0 {
-            words.push(format!("{count} {what}"));
-        }
-    };
-    say(report.undecided, "without a reading");
-    say(report.unmet_pods, "pods beyond the bounds");
-    say(report.held, "held");
-    say(report.oom_kills, "killed for memory");
-    if let Some(percent) = report.memory_percent {
-        words.push(format!("memory {percent} %"));
-    }
-    if let Some(seconds) = report.seconds_to_exhaustion {
-        words.push(format!("exhausted in {seconds} s"));
-    }
-    if report.age_seconds > SILENT {
-        words.push(format!("silent for {} s", report.age_seconds));
-    }
-    words.join(", ")
 }
 
 #[cfg(test)]
@@ -382,21 +352,5 @@ mod tests {
         assert_eq!(setting("A=b=c"), Ok(("A".into(), "b=c".into())));
         assert!(setting("A").is_err() && setting_of_cluster("a:A=1").is_err());
         assert_eq!(setting_of_cluster("p+a:A=1"), Ok(("p+a".into(), ("A".into(), "1".into()))));
-    }
-
-    #[test]
-    fn reports_are_told_in_words() {
-        let autoscaler = AgentReport { watches: 3, unmet_pods: 2, age_seconds: 5, ..AgentReport::default() };
-        assert_eq!(told(&autoscaler), "3 policies, 2 pods beyond the bounds");
-        let guard = AgentReport {
-            watches: 9,
-            nodes: 2,
-            held: 1,
-            memory_percent: Some(91),
-            seconds_to_exhaustion: Some(42),
-            age_seconds: 90,
-            ..AgentReport::default()
-        };
-        assert_eq!(told(&guard), "2 nodes, 9 containers, 1 held, memory 91 %, exhausted in 42 s, silent for 90 s");
     }
 }

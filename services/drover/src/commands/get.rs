@@ -10,6 +10,7 @@ use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
 use drover_api::traffic::{RouteBackendView, RouteList, RouteView};
+use drover_api::words;
 use serde_json::Value;
 
 use super::agents;
@@ -286,7 +287,7 @@ fn agents_of(cluster: &ClusterCapacity, agents: &[AgentView]) -> String {
         .filter(|(_, copy)| copy.member == cluster.member)
         .map(|(agent, copy)| {
             let version = copy.version.as_deref().unwrap_or("-");
-            let report = copy.report.as_ref().map(|report| format!(" ({})", agents::told(report))).unwrap_or_default();
+            let report = copy.report.as_ref().map(|report| format!(" ({})", words::agent_report(report))).unwrap_or_default();
             format!("{} {version} {}{report}", agent.name, copy.state)
         })
         .collect();

@@ -1,11 +1,14 @@
 //! Turns answers of the services into the values that the templates print. Pure.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
+use drover_api::agents::{AgentCopy, AgentView};
 use drover_api::ledger::{ClusterCapacity, Room};
 use drover_api::operations::{Operation, OperationState, OperationStep};
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use drover_api::problem::ProblemDocument;
-use drover_api::scheduling::{Candidate, ClaimState, MemberState};
+use drover_api::scheduling::{Candidate, ClaimState, MemberKey, MemberState};
 use drover_api::words;
 
 use super::Action;
@@ -37,10 +40,22 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Makes it from the three lists; `problems` names those that could not be read.
-    pub fn new(clusters: &[ClusterCapacity], operations: &[Operation], plans: &[PlanDocument], problems: Vec<String>) -> Self {
+    /// Makes it from the four lists; `problems` names those that could not be read.
+    pub fn new(
+        clusters: &[ClusterCapacity],
+        agents: &[AgentView],
+        operations: &[Operation],
+        plans: &[PlanDocument],
+        problems: Vec<String>,
+    ) -> Self {
+        let mut of: BTreeMap<&MemberKey, Vec<AgentLine>> = BTreeMap::new();
+        for agent in agents {
+            for copy in &agent.copies {
+                of.entry(&copy.member).or_default().push(AgentLine::new(agent, copy));
+            }
+        }
         Self {
-            clusters: clusters.iter().map(Cluster::new).collect(),
+            clusters: clusters.iter().map(|cluster| Cluster::new(cluster, of.remove(&cluster.member).unwrap_or_default())).collect(),
             operations: operations.iter().filter(|o| o.parent.is_none()).take(SHOWN).map(|o| OperationRow::new(o, operations)).collect(),
             plans: plans.iter().take(SHOWN).map(PlanRow::new).collect(),
             problems,
@@ -59,7 +74,31 @@ struct Cluster {
     cordoned: Option<String>,
     meters: Vec<Meter>,
     apps: Vec<App>,
+    agents: Vec<AgentLine>,
     actions: Vec<Action>,
+}
+
+/// An agent in a cluster, and what it reports.
+struct AgentLine {
+    name: String,
+    version: String,
+    state: String,
+    healthy: bool,
+    told: String,
+}
+
+impl AgentLine {
+    fn new(agent: &AgentView, copy: &AgentCopy) -> Self {
+        let report = copy.report.as_ref().map(words::agent_report);
+        let told: Vec<String> = report.into_iter().chain(copy.reason.clone()).collect();
+        Self {
+            name: agent.name.clone(),
+            version: copy.version.clone().unwrap_or_default(),
+            state: copy.state.clone(),
+            healthy: copy.state == "Healthy",
+            told: told.join("; "),
+        }
+    }
 }
 
 struct Meter {
@@ -78,8 +117,9 @@ struct App {
 }
 
 impl Cluster {
-    fn new(c: &ClusterCapacity) -> Self {
-        let apps = c.apps.iter().map(|a| {
+    fn new(c: &ClusterCapacity, agents: Vec<AgentLine>) -> Self {
+        // Agents have lines of their own, and no page.
+        let apps = c.apps.iter().filter(|a| !a.dig.is_agent()).map(|a| {
             let name = format!("{}/{}", a.dig.composite_app, a.app);
             let class = match a.state {
                 ClaimState::Held => "held",
@@ -106,6 +146,7 @@ impl Cluster {
             cordoned: c.cordoned.as_ref().map(|cordon| format!("since {}: {}", cordon.since, cordon.reason)),
             meters: vec![meter("CPU", &c.total, |a| a.cpu), meter("memory", &c.total, |a| a.memory)],
             apps: apps.collect(),
+            agents,
             actions: vec![Action::drain(&c.provider, &c.cluster), Action::cordon(&c.provider, &c.cluster, c.cordoned.is_some())],
         }
     }
@@ -323,5 +364,46 @@ impl ErrorPage {
     /// Makes it.
     pub fn new(problem: ProblemDocument) -> Self {
         Self { problem }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_api::agents::AgentReport;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn overview_shows_the_agents_of_a_cluster_apart_from_its_apps() {
+        let room = json!({"allocatable": {}, "requested": {}, "reserved": {}, "free": {}});
+        let claim = |project: &str, app: &str| {
+            json!({"claim": uuid::Uuid::nil(), "app": app, "state": "held", "requested": {}, "movable": false,
+                "dig": {"id": uuid::Uuid::nil(), "project": project, "composite_app": app, "version": "v1", "name": "default"}})
+        };
+        let cluster: ClusterCapacity =
+            serde_json::from_value(json!({"member": "onprem+a", "cluster": "a", "provider": "onprem", "priority": 1,
+            "state": "Ready", "total": room, "nodes": [], "apps": [claim("default", "web"), claim("drover:agents", "memory-guard")]}))
+            .unwrap();
+        let copy = AgentCopy {
+            member: cluster.member.clone(),
+            version: Some("1.2".into()),
+            state: "Healthy".into(),
+            healthy_since: None,
+            reason: None,
+            operation: None,
+            report: Some(AgentReport { nodes: 2, watches: 9, memory_percent: Some(91), ..AgentReport::default() }),
+        };
+        let agent = AgentView {
+            name: "memory-guard".into(),
+            version: "1.2".into(),
+            generation: 1,
+            state: "Done".into(),
+            reason: None,
+            copies: vec![copy],
+        };
+        let page = Overview::new(&[cluster], &[agent], &[], &[], vec![]).render().unwrap();
+        assert!(page.contains("agent memory-guard 1.2 Healthy: 2 nodes, 9 containers, memory 91 %"), "{page}");
+        assert!(page.contains("/ui/apps/default/web/") && !page.contains("/ui/apps/drover:agents/"), "an agent has no page of an app");
     }
 }

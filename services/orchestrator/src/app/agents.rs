@@ -4,13 +4,14 @@
 //! apply it, wait until it is ready, and undo it. Level-triggered: a pass reads everything it needs, and a second pass at the same time
 //! finds the group held.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use drover_api::agents::{AgentCopy, AgentDocument, AgentList, AgentMember, AgentOrder, AgentReport, AgentView};
 use drover_api::bindings::Phase;
 use drover_api::scheduling::{AppRequest, Element, Intent, MemberKey, MemberState, PlacementTerms};
-use drover_store::{StoreResult, Timestamp};
+use drover_store::Timestamp;
 use drover_workflow::Workflow;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -50,11 +51,10 @@ impl Reports {
     }
 }
 
-/// An agent as it would be in a cluster.
+/// An agent as it would be in clusters with the same settings.
 struct Made {
     rendered: Rendered,
     app: ApprovedApp,
-    terms: PlacementTerms,
 }
 
 impl App {
@@ -71,8 +71,12 @@ impl App {
             if known.iter().all(|rollout| rollout.agent != document.name || rollout.generation != document.generation) {
                 agent::begin(&mut tx, &document.name, document.generation, &document.order).await?;
             }
-            let members: Vec<MemberKey> = document.members.iter().map(|member| member.member.clone()).collect();
-            agent::expect(&mut tx, &document.name, &members).await?;
+            let known: BTreeSet<String> = agent::copies(&mut tx, &document.name).await?.into_iter().map(|copy| copy.member).collect();
+            let new = document.members.iter().map(|member| &member.member).filter(|member| !known.contains(&member.0));
+            let new: Vec<MemberKey> = new.cloned().collect();
+            if !new.is_empty() {
+                agent::expect(&mut tx, &document.name, &new).await?;
+            }
         }
         let known = agent::rollouts(&mut tx).await?;
         tx.commit().await?;
@@ -94,7 +98,8 @@ impl App {
         let rows = agent::copies(&mut tx, name).await?;
         tx.commit().await?;
         let wanted: &[AgentMember] = document.map_or(&[][..], |document| document.members.as_slice());
-        for row in rows.iter().filter(|row| !row.busy && wanted.iter().all(|member| member.member.0 != row.member)) {
+        let names: BTreeSet<&str> = wanted.iter().map(|member| member.member.0.as_str()).collect();
+        for row in rows.iter().filter(|row| !row.busy && !names.contains(row.member.as_str())) {
             self.remove_agent(name, &MemberKey(row.member.clone())).await?;
         }
         let Some(document) = document else {
@@ -115,11 +120,17 @@ impl App {
             _ => (Some(&document.order), wanted.iter().collect()),
         };
         let Some(order) = order else { return Ok(()) };
+        // Most clusters have no settings of their own, so the objects are made once for all of them.
         let mut made = BTreeMap::new();
+        let mut targets = Vec::with_capacity(wanted.len());
         for member in &wanted {
-            made.insert(member.member.clone(), make(name, order, &member.member)?);
+            let own = order.members.get(&member.member.0);
+            let made = match made.entry(own) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(make(name, order, &member.member)?),
+            };
+            targets.push(target(member, made));
         }
-        let targets: Vec<Target> = wanted.iter().map(|member| target(member, &made[&member.member])).collect();
         let copies = self.known_copies(name, &rows).await?;
         let next = rollout::next(stage, document.order.paused, &targets, &copies);
         let mut tx = self.store.begin().await?;
@@ -128,7 +139,7 @@ impl App {
                 agent::set_state(&mut tx, name, &rollout.state, rollout.reason.as_deref().filter(|_| stage == Stage::Stopped), None)
                     .await?;
                 tx.commit().await?;
-                return self.change_agent(name, order, &member, &made[&member]).await;
+                return self.change_agent(name, order, &member, &made[&order.members.get(&member.0)]).await;
             }
             Next::Wait(why) if stage != Stage::Stopped => agent::set_state(&mut tx, name, &rollout.state, Some(&why), None).await?,
             Next::Stop(why) => {
@@ -172,9 +183,8 @@ impl App {
         let mut copies = BTreeMap::new();
         for row in rows {
             let member = MemberKey(row.member.clone());
-            let phase = self.phase_of(&mut db, &agent::group(name, &member).id).await?.map(|(phase, _)| phase);
-            let ready = phase.map(|phase| phase == Phase::Ready);
-            if row.digest.is_some() && !row.busy {
+            let ready = self.phase_of(row).map(|(phase, _)| phase == Phase::Ready);
+            if row.digest.is_some() && !row.busy && row.healthy_since.is_some() != (ready == Some(true)) {
                 agent::set_healthy(&mut db, name, &row.member, ready == Some(true)).await?;
             }
             let rested = row.tried_at.is_none_or(|at| seconds_between(at, now) >= REST);
@@ -191,11 +201,10 @@ impl App {
         Ok(copies)
     }
 
-    /// Phase of the current copy of a group and why it is not ready, if that is known.
-    async fn phase_of(&self, db: &mut PgConnection, dig: &Uuid) -> StoreResult<Option<(Phase, String)>> {
-        let current = binding::of_dig(db, *dig).await?.into_iter().find(|binding| binding.role == Role::Current);
-        let status = current.and_then(|binding| self.environment.statuses.get(binding.id));
-        Ok(status.map(|status| (status.phase, describe(&status))))
+    /// Phase of a copy and why it is not ready, if that is known.
+    fn phase_of(&self, row: &CopyRow) -> Option<(Phase, String)> {
+        let status = self.environment.statuses.get(row.binding?)?;
+        Some((status.phase, describe(&status)))
     }
 
     /// Starts to install or update an agent in a cluster.
@@ -214,7 +223,8 @@ impl App {
             deployment::reach(&mut tx, group.id, DeploymentState::Approved, before.revision, None).await?;
         }
         let revision = deployment::next_revision(&mut tx, group.id).await?;
-        let request = AppRequest { app: made.app.app.clone(), demand: made.app.demand.clone(), terms: made.terms.clone() };
+        let terms = only(member);
+        let request = AppRequest { app: made.app.app.clone(), demand: made.app.demand.clone(), terms: terms.clone() };
         let running = binding::of_dig(&mut tx, group.id).await?.into_iter().find(|binding| binding.role == Role::Current);
         let kind = if running.is_some() { Update::KIND } else { Instantiate::KIND };
         let new = NewRevision {
@@ -226,7 +236,7 @@ impl App {
             requested_by: &Requester { name: "drover".to_owned(), ..Requester::default() },
             description: &order.version,
             controllers: &[],
-            apps: &[RevisionApp { app: made.app.clone(), terms: made.terms.clone() }],
+            apps: &[RevisionApp { app: made.app.clone(), terms: terms.clone() }],
         };
         revision::insert(&mut tx, &new).await?;
         match running {
@@ -291,7 +301,7 @@ impl App {
             let mut copies = Vec::new();
             for row in agent::copies(&mut db, &rollout.agent).await? {
                 let member = MemberKey(row.member.clone());
-                let status = self.phase_of(&mut db, &agent::group(&rollout.agent, &member).id).await?;
+                let status = self.phase_of(&row);
                 let report = self.agent_reports.of(&rollout.agent, &member);
                 copies.push(AgentCopy { report, ..copy_view(row, status) });
             }
@@ -351,18 +361,22 @@ fn target(member: &AgentMember, made: &Made) -> Target {
     Target { member: member.member.clone(), digest: made.rendered.digest.clone(), unavailable, closed }
 }
 
-/// An agent as the order wants it in a cluster, where alone it may run.
+/// An agent as the order wants it in a cluster.
 fn make(name: &str, order: &AgentOrder, member: &MemberKey) -> Result<Made, Error> {
     let internal = |reason: String| Error::Internal(format!("agent {name}: {reason}"));
     let rendered = Rendered::of(manifests::of(name, order, member).map_err(internal)?).map_err(internal)?;
     let demand = demand::of(&rendered.objects, NAMESPACE).map_err(|error| Error::Demand { app: name.to_owned(), source: error })?;
     let app = ApprovedApp { app: name.to_owned(), digest: rendered.digest.clone(), namespace: NAMESPACE.to_owned(), demand };
+    Ok(Made { rendered, app })
+}
+
+/// Allows an agent in its cluster alone.
+fn only(member: &MemberKey) -> PlacementTerms {
     let element =
         Element { cluster_provider: Some(member.provider().to_owned()), cluster: Some(member.cluster().to_owned()), ..Element::default() };
-    let terms = PlacementTerms {
+    PlacementTerms {
         intent: Intent { all_of: Vec::new(), any_of: vec![element] },
         logical_cloud: [member.clone()].into_iter().collect(),
         ..PlacementTerms::default()
-    };
-    Ok(Made { rendered, app, terms })
+    }
 }

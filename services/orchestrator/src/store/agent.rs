@@ -41,6 +41,8 @@ pub struct CopyRow {
     pub failed: Option<String>,
     pub removing: bool,
     pub busy: bool,
+    /// The copy that serves.
+    pub binding: Option<Uuid>,
 }
 
 /// The group that an agent in a cluster is.
@@ -139,8 +141,10 @@ pub async fn end(tx: &mut PgConnection, agent: &str) -> StoreResult<()> {
 /// The query failed.
 pub async fn copies(tx: &mut PgConnection, agent: &str) -> StoreResult<Vec<CopyRow>> {
     Ok(sqlx::query_as(
-        "select member, digest, version, healthy_since, tried_digest, tried_version, operation, tried_at, failed, removing, busy
-        from agent_copy where agent = $1 order by member",
+        "select member, digest, version, healthy_since, tried_digest, tried_version, agent_copy.operation, tried_at, failed, removing, busy,
+            serving.id as binding
+        from agent_copy left join lateral (select id from binding where dig_id = agent_copy.dig_id and role = 'current' limit 1) serving on true
+        where agent = $1 order by member",
     )
     .bind(agent)
     .fetch_all(tx)
