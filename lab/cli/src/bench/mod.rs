@@ -23,6 +23,7 @@ mod plan;
 pub(crate) mod planes;
 pub(crate) mod process;
 mod real;
+mod reports;
 mod restart;
 mod search;
 pub(crate) mod stack;
@@ -73,6 +74,8 @@ pub enum Measure {
     Idle,
     /// One app deployed to 100 of 1,000 members, before and after 1,000 other apps; then memory and CPU at rest.
     Fleet,
+    /// CPU that the reports of agents in 1,000 members take.
+    Reports,
     /// Restart of all services with 1,000 apps on each of 100 members.
     Restart,
     /// Time from instantiate until the objects are in three real control planes, at a steady rate, beside a bare client.
@@ -130,6 +133,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
             Measure::Newcomers => newcomers::run(args.size, &mut report).await,
             Measure::Idle => idle::run(args.size, &mut report).await,
             Measure::Fleet => fleet::run(args.size, &mut report).await,
+            Measure::Reports => reports::run(args.size, &mut report).await,
             Measure::Restart => restart::run(args.size, &mut report).await,
             Measure::Latency => real::latency(args.size, &mut report).await,
             Measure::Rollout => real::rollout(args.size, &mut report).await,

@@ -23,6 +23,7 @@ fn every_benchmark_produces_its_tables() {
         "idle",
         "fleet",
         "fleet-at-rest",
+        "reports-of-agents",
         "restart",
         "latency",
         "rollout",
