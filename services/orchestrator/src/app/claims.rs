@@ -87,7 +87,7 @@ impl App {
 }
 
 /// The approved demand with as many replicas as run.
-fn following(approved: &Demand, scaled: &[ScaledWorkload]) -> Demand {
+pub(super) fn following(approved: &Demand, scaled: &[ScaledWorkload]) -> Demand {
     let replicas = |group: &PodGroup| {
         let found = scaled.iter().find(|workload| format!("{}/{}", workload.kind, workload.name) == group.workload)?;
         Some(u32::try_from(found.replicas).unwrap_or(0).max(1))

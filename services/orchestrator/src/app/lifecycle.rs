@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::actions::clusters::LabelledMembers;
 use super::basis::Basis;
 use super::controllers::{ControllerAnswer, GroupAdvice};
-use super::{App, Error, Group, GroupPath, approve, dependencies, everywhere, group, intent_change, logical_cloud, terms};
+use super::{App, Error, Group, GroupPath, approve, claims, dependencies, everywhere, group, intent_change, logical_cloud, terms};
+use crate::environment::Statuses;
 use crate::peers::Placement;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
@@ -172,7 +173,7 @@ impl App {
         }
         self.require_cloud(&mut *tx, group).await?;
         let placement = self.services.placement.as_ref();
-        let order = update_order(&mut *tx, placement, group, apps, &change.labelled, before.revision).await?;
+        let order = update_order(&mut *tx, (placement, &self.environment.statuses), group, apps, &change.labelled, before.revision).await?;
         let order = update::Order { changed: change.changed.clone(), ..order };
         let new = NewRevision {
             dig: group.dig.id,
@@ -259,7 +260,7 @@ fn revision_app(delivery: &Delivery) -> RevisionApp {
 /// intent allows is started first, and the old one is removed when that is ready.
 pub(super) async fn update_order(
     tx: &mut PgConnection,
-    placement: &dyn Placement,
+    (placement, statuses): (&dyn Placement, &Statuses),
     group: &Group,
     apps: &[RevisionApp],
     labelled: &LabelledMembers,
@@ -288,8 +289,11 @@ pub(super) async fn update_order(
                 dropped.push(old.id);
                 continue;
             }
-            // The namespace of a running app does not change.
-            let request = request(terms.intent.clone());
+            // The namespace of a running app does not change, and neither does the number of replicas that somebody else has chosen.
+            let mut request = request(terms.intent.clone());
+            if let Some(status) = statuses.get(old.id) {
+                request.demand = claims::following(&app.demand, &status.scaled);
+            }
             if app.digest != old.digest || request != old.request {
                 kept.push(update::Kept { old: old.clone(), digest: app.digest.clone(), request });
             }

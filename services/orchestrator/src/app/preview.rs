@@ -201,7 +201,9 @@ impl App {
         let mut tx = self.store.begin().await?;
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
         let placement = self.services.placement.as_ref();
-        let order = lifecycle::update_order(&mut tx, placement, &prepared.group, &prepared.revision(), &labelled, 0).await?;
+        let order =
+            lifecycle::update_order(&mut tx, (placement, &self.environment.statuses), &prepared.group, &prepared.revision(), &labelled, 0)
+                .await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
