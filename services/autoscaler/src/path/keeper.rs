@@ -278,7 +278,7 @@ impl std::fmt::Debug for Keeper {
 
 fn public(service: &Service) -> PublicService {
     let port = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()?.first()?.name.clone());
-    PublicService { name: service.name_any(), port_name: port, owner: service.owner_ref(&()) }
+    PublicService { name: service.name_any(), port_name: port, labels: service.labels().clone(), owner: service.owner_ref(&()) }
 }
 
 /// Chooses `wanted` activators for an app: always the same ones as long as they exist, and different ones for each app.

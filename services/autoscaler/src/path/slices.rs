@@ -80,6 +80,8 @@ pub struct PublicService {
     pub name: String,
     /// Name of its port; none if it has a single unnamed one.
     pub port_name: Option<String>,
+    /// Its labels, which its slice has too, as Kubernetes does it: Drover's data path finds the slices of an app by them.
+    pub labels: BTreeMap<String, String>,
     /// Owner of the slice, so that the slice is deleted with it.
     pub owner: Option<OwnerReference>,
 }
@@ -97,18 +99,20 @@ pub fn public_slice(key: &Key, service: &PublicService, path: &PublicPath, pods:
     };
     let v6 = endpoints.first().and_then(|endpoint| endpoint.addresses.first()).is_some_and(|address| address.contains(':'));
     let list = path.activators.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let text = |pairs: Vec<(&str, String)>| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>();
+    let text = |pairs: [(&str, String); 4]| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>();
+    let mut labels = service.labels.clone();
+    labels.extend(text([
+        (SERVICE_NAME, service.name.clone()),
+        (MANAGED_BY, MANAGER.to_owned()),
+        (POLICY, key.policy.clone()),
+        (PATH, PUBLIC.to_owned()),
+    ]));
     EndpointSlice {
         metadata: ObjectMeta {
             name: Some(name(&service.name)),
             namespace: Some(key.namespace.clone()),
-            labels: Some(text(vec![
-                (SERVICE_NAME, service.name.clone()),
-                (MANAGED_BY, MANAGER.to_owned()),
-                (POLICY, key.policy.clone()),
-                (PATH, PUBLIC.to_owned()),
-            ])),
-            annotations: Some(text(vec![
+            labels: Some(labels),
+            annotations: Some(text([
                 (THROUGH, path.through.word().to_owned()),
                 (ACTIVATOR_PORT, path.activator_port.to_string()),
                 (ACTIVATORS, list),
@@ -138,7 +142,10 @@ pub fn same(written: &EndpointSlice, wanted: &EndpointSlice) -> bool {
     let notes = |slice: &EndpointSlice| {
         [THROUGH, ACTIVATOR_PORT, ACTIVATORS, CONTAINER_CONCURRENCY].map(|note| slice.metadata.annotations.as_ref()?.get(note).cloned())
     };
-    let labels = |slice: &EndpointSlice| [SERVICE_NAME, POLICY, PATH].map(|label| slice.metadata.labels.as_ref()?.get(label).cloned());
+    let labelled = || {
+        let has = |label, value| written.metadata.labels.as_ref().and_then(|labels| labels.get(label)) == Some(value);
+        wanted.metadata.labels.iter().flatten().all(|(label, value)| has(label, value))
+    };
     let ports = |slice: &EndpointSlice| -> Vec<_> {
         slice.ports.iter().flatten().map(|port| (port.name.clone().unwrap_or_default(), port.port)).collect()
     };
@@ -146,10 +153,7 @@ pub fn same(written: &EndpointSlice, wanted: &EndpointSlice) -> bool {
         let state = |endpoint: &Endpoint| endpoint.conditions.as_ref().map(|it| (it.ready, it.serving, it.terminating));
         slice.endpoints.iter().map(|endpoint| (endpoint.addresses.clone(), state(endpoint))).collect()
     };
-    notes(written) == notes(wanted)
-        && labels(written) == labels(wanted)
-        && ports(written) == ports(wanted)
-        && endpoints(written) == endpoints(wanted)
+    notes(written) == notes(wanted) && labelled() && ports(written) == ports(wanted) && endpoints(written) == endpoints(wanted)
 }
 
 fn endpoint(address: IpAddr) -> Endpoint {

@@ -73,7 +73,7 @@ impl TestNamespace {
     }
 
     async fn public_service(&self) {
-        let labels = json!({"drover.io/path": "public", "drover.io/policy": POLICY});
+        let labels = json!({"drover.io/path": "public", "drover.io/policy": POLICY, "drover.io/binding": "copy"});
         let spec = json!({"ports": [{"name": "web", "port": 80}]});
         self.apply::<Service>(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "labels": labels}, "spec": spec}))
             .await;
@@ -204,7 +204,7 @@ async fn public_slice_switches_between_activator_and_pods() {
     // The slice exists already, with a port that is free on this machine: the agent keeps an app's port.
     namespace.public_service().await;
     let port = TcpListener::bind((address, 0)).await.unwrap().local_addr().unwrap().port();
-    let service = PublicService { name: "cart".to_owned(), port_name: Some("web".to_owned()), owner: None };
+    let service = PublicService { name: "cart".to_owned(), port_name: Some("web".to_owned()), ..PublicService::default() };
     let path = PublicPath { through: Through::Activator, activator_port: port, activators: vec![address], container_concurrency: 10 };
     let slice = slices::public_slice(&namespace.key(), &service, &path, &[]);
     namespace
@@ -287,6 +287,11 @@ async fn public_slice_lists_pods_found_by_service_labels() {
     assert_eq!(slices::read_public(&endpoints).unwrap().through, Through::Pods);
     let port = &endpoints.ports.as_ref().unwrap()[0];
     assert_eq!((port.name.as_deref(), port.port), (Some("web"), Some(8012)), "the name is the public Service's, the number the sidecars'");
+    assert_eq!(
+        endpoints.labels()["drover.io/binding"],
+        "copy",
+        "Drover's data path finds the slices of a copy by the labels of its Service"
+    );
     assert!(
         endpoints.owner_references().iter().any(|owner| owner.kind == "Service" && owner.name == "cart"),
         "it is deleted with its Service"

@@ -258,7 +258,7 @@ fn cluster_rows(clusters: &[ClusterCapacity], agents: &[AgentView], wide: bool) 
             state(c),
             output::percent(room.requested.cpu, room.allocatable.cpu),
             output::percent(room.requested.memory, room.allocatable.memory),
-            c.apps.len().to_string(),
+            c.apps.iter().filter(|app| !app.dig.is_agent()).count().to_string(),
         ];
         if wide {
             row.extend([

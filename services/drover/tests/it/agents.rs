@@ -1,4 +1,4 @@
-//! The rights with which Drover brings its agents into a real cluster.
+//! Agents in real clusters: the rights with which Drover brings them there, and whether they work on a real node.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use drover_testkit::needs;
 
-use crate::cli::ok;
+use crate::cli::{json, ok, start, wait};
 
 /// Held by tests that make the account `drover` in the real cluster, of which there is one.
 pub(crate) static ACCOUNT: Mutex<()> = Mutex::new(());
@@ -55,4 +55,77 @@ fn account_for_agents_may_apply_them_and_give_no_other_role_rights() {
     std::fs::write(at("other.yaml"), other).unwrap();
     let (done, said) = apply("agents", Path::new(&at("other.yaml")));
     assert!(!done && said.contains("attempting to grant RBAC permissions not currently held"), "{said}");
+}
+
+/// An image of both agents with the libraries that they need.
+fn image(folder: &Path) -> std::path::PathBuf {
+    let archive = folder.join("agents.tar");
+    let mut writer = Command::new("python3");
+    writer
+        .arg(repository().join("deploy/local-kube/images/mkimage.py"))
+        .arg(&archive)
+        .args(["drover.local/drover:1", "/bin/drover-autoscaler"]);
+    let mut libraries = std::collections::BTreeSet::new();
+    for name in ["drover-autoscaler", "drover-memory-guard"] {
+        let (built, program) = (Path::new(crate::cli::DROVER).with_file_name(name), folder.join(name));
+        done(Command::new("strip").arg("-o").arg(&program).arg(&built));
+        libraries
+            .extend(done(Command::new("ldd").arg(&program)).split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned));
+        writer.arg(format!("{}=/bin/{name}", program.display()));
+    }
+    done(writer.args(libraries.iter().map(|library| format!("{library}={library}"))));
+    archive
+}
+
+fn repository() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Runs a command that must succeed, and returns its output.
+#[track_caller]
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Takes a set of clusters down.
+struct Down(std::path::PathBuf);
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        let _ = Command::new(repository().join("deploy/local-kube/kube.sh")).args(["down", "--dir"]).arg(&self.0).output();
+    }
+}
+
+#[test]
+#[ignore = "long: a control plane with a real kubelet; needs root, cgroup v1 and all programs built"]
+fn agents_are_healthy_and_report_on_a_real_node() {
+    if needs("DROVER_KUBE_BIN").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let set = folder.path().join("set");
+    let down = Down(set.clone());
+    let mut kube = Command::new(repository().join("deploy/local-kube/kube.sh"));
+    kube.args(["up", "--real", "--names", "real", "--nodes", "1", "--owner", &std::process::id().to_string(), "--dir"]).arg(&set);
+    done(kube.env("EXTRA_IMAGES", image(folder.path())));
+    let (up, url) = start(folder.path());
+    ok(&url, &["cluster", "add", "real", "--provider", "onprem", "--kubeconfig", &at("set/real/kubeconfig")]);
+    wait(|| json(&url, &["get", "clusters", "-o", "json"])[0]["ageMs"].is_u64());
+    let version = ["--on", "all", "--image", "drover.local/drover", "--version", "1", "--healthy-seconds", "1", "--wait"];
+    ok(&url, &[&["agents", "set", "autoscaler"][..], &version].concat());
+    ok(&url, &[&["agents", "set", "memory-guard", "--set", "MEMGUARD_MODE=apply"][..], &version].concat());
+    let copies = || json(&url, &["get", "agents", "-o", "json"]);
+    wait(|| copies().as_array().unwrap().iter().all(|agent| agent["copies"][0]["report"].is_object()));
+    let agents = copies();
+    let of = |name: &str| agents.as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap()["copies"][0].clone();
+    for name in ["autoscaler", "memory-guard"] {
+        assert_eq!(of(name)["state"], "Healthy", "{agents:#}");
+    }
+    let guard = &of("memory-guard")["report"];
+    assert_eq!(guard["nodes"], 1, "{agents:#}");
+    assert!(guard["watches"].as_u64().unwrap() >= 4 && guard["memoryPercent"].is_u64(), "it sees the containers of its node: {agents:#}");
+    drop((up, down));
 }
