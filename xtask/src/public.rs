@@ -61,6 +61,7 @@ const TAGS: &[(&str, &str)] = &[
     ("clm-controllers", "EMCO's controllers of clusters"),
     ("dtc-controllers", "EMCO's controllers of traffic"),
     ("kept", "EMCO's documents that are stored and not carried out"),
+    ("agents", "Drover's own agents: which clusters run them, and how far that is"),
     ("access", "Who may do what: tokens, role bindings, the audit log, signing browsers in"),
 ];
 

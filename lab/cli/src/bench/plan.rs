@@ -129,7 +129,7 @@ pub fn add_claim(fleet: &mut Fleet, keys: &[MemberKey], Running { at, node: n, c
     let requests = BTreeMap::from([(node.clone(), Amounts::pod(cpu, memory))]).into();
     let used = Some(Amounts { cpu: (at * 7919 % 300) as i64, memory: memory / 2, ..Amounts::default() });
     if let Some(first) = fleet.capacity.get_mut(&keys[0]) {
-        let observed = Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0) };
+        let observed = Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0), ..Observed::default() };
         Arc::make_mut(first).observed.insert(id, observed);
     }
     let claim = Claim {

@@ -55,12 +55,16 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            renew(&clients).await?;
+            if let Err(error) = renew(&clients).await {
+                return error;
+            }
         }
     });
     let with = format!("{members} members, two reports each per {every} s");
     let [_, busy] = idle::rest(&stack, &with, settle, measured, &mut table).await?;
-    anyhow::ensure!(!renewing.is_finished(), "the Leases could not be renewed");
+    if renewing.is_finished() {
+        return Err(renewing.await?.context("the Leases could not be renewed"));
+    }
     renewing.abort();
     report.tables.push(table);
     report.checks.push(Check::at_most(format!("reports of the agents of {members} members, of a core"), 5.0, busy - without, "%"));
@@ -74,9 +78,9 @@ async fn client(kubeconfig: &Path) -> Result<Client> {
 
 /// Renews the Leases of both agents in all members, as the agents do.
 async fn renew(clients: &[Client]) -> Result<()> {
-    let written = stream::iter(clients).map(async |client| {
+    let written = stream::iter(clients.to_vec()).map(|client| async move {
         lease(
-            client,
+            &client,
             "drover-autoscaler",
             "autoscaler",
             &json!({"version": "1", "watches": 20, "undecided": 0, "unmetPods": 2,
@@ -84,7 +88,7 @@ async fn renew(clients: &[Client]) -> Result<()> {
         )
         .await?;
         lease(
-            client,
+            &client,
             "drover-memory-guard-node-1",
             "memory-guard",
             &json!({"version": "1", "mode": "apply", "capacity": 8_000_000_000_u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_autoscaling::{DecisionRecord, Mode, Reason, Steps};
 use http::{Request, header};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use kube::runtime::events::{Event, EventType};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
