@@ -382,7 +382,7 @@ mod tests {
                 "dig": {"id": uuid::Uuid::nil(), "project": project, "composite_app": app, "version": "v1", "name": "default"}})
         };
         let cluster: ClusterCapacity =
-            serde_json::from_value(json!({"member": "onprem+a", "cluster": "a", "provider": "onprem", "priority": 1,
+            serde_json::from_value(json!({"member": "onprem+a", "cluster": "a", "clusterProvider": "onprem", "priority": 1,
             "state": "Ready", "total": room, "nodes": [], "apps": [claim("default", "web"), claim("drover:agents", "memory-guard")]}))
             .unwrap();
         let copy = AgentCopy {
