@@ -4,6 +4,7 @@
 //! Results go to stdout, everything else to stderr. The exit code is 0 when the command succeeded, 1 when it was refused or failed,
 //! 2 when the command line is wrong, and 3 when a dry run or a plan found no room.
 
+pub mod agents;
 pub mod application;
 pub mod chart;
 mod chart_folder;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use drover_api::agents::{AgentCopy, AgentList, AgentOrder, AgentPlace, AgentView};
+use drover_api::agents::{AgentOrder, AgentPlace, AgentView};
 use drover_api::scheduling::MemberKey;
-use drover_api::words;
 use serde_json::{Value, json};
 
-use crate::session::Session;
+use crate::agents::{all, rows};
 use crate::hub::Client;
 use crate::output;
+use crate::session::Session;
 
 /// How often a rollout that is waited for is looked at.
 const POLL: Duration = Duration::from_millis(500);
@@ -252,14 +252,6 @@ async fn pause(client: &Client, agent: Agent, paused: bool) -> Result<()> {
     Ok(())
 }
 
-/// All agents.
-///
-/// # Errors
-/// The request fails.
-pub async fn all(client: &Client) -> Result<Vec<AgentView>> {
-    Ok(client.get::<AgentList>("/v2/agent-copies").await?.items)
-}
-
 async fn generation(client: &Client, name: &str) -> Result<i64> {
     Ok(all(client).await?.iter().find(|agent| agent.name == name).map_or(0, |agent| agent.generation))
 }
@@ -302,40 +294,6 @@ fn dry_row(name: &str, order: &AgentOrder) -> Vec<String> {
     };
     let on: Vec<String> = order.on.iter().map(place).collect();
     vec![name.to_owned(), order.version.clone(), format!("{}:{}", order.image, order.version), on.join(" or ")]
-}
-
-type Rows = (Vec<&'static str>, Vec<Vec<String>>);
-
-/// A row per agent and cluster.
-pub fn rows(items: &[AgentView], wide: bool) -> Rows {
-    let mut head = vec!["AGENT", "ROLLOUT", "CLUSTER", "VERSION", "STATE", "HEALTHY SINCE"];
-    if wide {
-        head.extend(["REPORTS", "OPERATION", "REASON"]);
-    }
-    let second =
-        |since: &Option<String>| since.as_ref().map_or_else(|| "-".into(), |at| at.split('.').next().unwrap_or_default().to_owned());
-    let row = |agent: &AgentView, copy: Option<&AgentCopy>| {
-        let mut row = vec![
-            agent.name.clone(),
-            format!("{} {}", agent.version, agent.state),
-            copy.map_or_else(|| "-".into(), |copy| copy.member.0.clone()),
-            copy.and_then(|copy| copy.version.clone()).unwrap_or_else(|| "-".into()),
-            copy.map_or_else(|| "-".into(), |copy| copy.state.clone()),
-            copy.map_or_else(|| "-".into(), |copy| second(&copy.healthy_since)),
-        ];
-        if wide {
-            let operation = copy.and_then(|copy| copy.operation).map_or_else(|| "-".into(), |id| id.to_string());
-            let why = copy.and_then(|copy| copy.reason.clone()).or_else(|| agent.reason.clone());
-            let report = copy.and_then(|copy| copy.report.as_ref()).map_or_else(|| "-".into(), words::agent_report);
-            row.extend([report, operation, why.unwrap_or_default()]);
-        }
-        row
-    };
-    let rows = items.iter().flat_map(|agent| match agent.copies.is_empty() {
-        true => vec![row(agent, None)],
-        false => agent.copies.iter().map(|copy| row(agent, Some(copy))).collect(),
-    });
-    (head, rows.collect())
 }
 
 #[cfg(test)]

@@ -10,11 +10,10 @@ use drover_api::plans::PlanDocument;
 use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove};
 use serde_json::json;
 
-use super::agents;
 use crate::globals::Format;
 use crate::output;
-use crate::plans;
 use crate::session::Session;
+use crate::{agents, plans};
 
 /// `drover explain`.
 #[derive(Debug, Args)]

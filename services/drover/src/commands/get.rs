@@ -13,12 +13,11 @@ use drover_api::traffic::{RouteBackendView, RouteList, RouteView};
 use drover_api::words;
 use serde_json::Value;
 
-use super::agents;
-use crate::clusters;
 use crate::globals::Format;
 use crate::hub::{self, segment};
 use crate::output;
 use crate::session::Session;
+use crate::{agents, clusters};
 
 /// `drover get`.
 #[derive(Debug, Args)]
