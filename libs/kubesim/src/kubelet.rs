@@ -35,7 +35,7 @@ fn pod_changed(state: &mut ClusterState, key: &Key, old: Option<&Value>, pod: &V
         return;
     }
     let became = |is: fn(&Value) -> bool| is(pod) && !old.is_some_and(is);
-    if became(|pod| deleting(pod) && !has_finalizers(pod)) {
+    if became(|pod| deleting(pod) && !has_finalizers(pod)) || became(deleting) {
         later(state, key, pod, PodStep::Stop);
     } else if became(|pod| !text(pod, "/spec/nodeName").is_empty() && !deleting(pod)) && text(pod, "/status/phase") == "Pending" {
         later(state, key, pod, PodStep::Start);
@@ -89,6 +89,11 @@ pub fn step(state: &mut ClusterState, key: &Key, uid: &str, step: PodStep) {
     if step == PodStep::Stop {
         if !has_finalizers(&pod) {
             state.remove(key);
+        } else if !object::pod_finished(&pod) && deleting(&pod) {
+            // Its containers end; the pod stays until somebody removes the finalizer.
+            let mut ended = Value::clone(&pod);
+            finish(&mut ended, "Failed", 143, "Error", &state.clock.stamp());
+            state.put(key.clone(), ended);
         }
         return;
     }

@@ -12,6 +12,7 @@ mod replicaset;
 mod rollout;
 mod small;
 mod statefulset;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ const IN_CHARGE: &[&str] = &[
     "namespaces",
     "nodes",
     "persistentvolumeclaims",
+    "persistentvolumes",
     "poddisruptionbudgets.policy",
     "replicasets.apps",
     "replicationcontrollers",
@@ -65,7 +67,8 @@ pub fn reconcile(state: &mut ClusterState, key: &Key) {
         "jobs.batch" => job::reconcile(state, key, &object),
         "services" => endpoints::reconcile(state, key, &object),
         "resourcequotas" => quota::reconcile(state, key, &object),
-        "persistentvolumeclaims" => small::bind_claim(state, key, &object),
+        "persistentvolumeclaims" => volumes::bind(state, key, &object),
+        "persistentvolumes" => volumes::reconcile(state, key, &object),
         "customresourcedefinitions.apiextensions.k8s.io" => small::establish(state, key, &object),
         "poddisruptionbudgets.policy" => small::disruption(state, key, &object),
         "apiservices.apiregistration.k8s.io" => small::aggregate(state, key, &object),
@@ -78,6 +81,8 @@ pub fn concerned(state: &mut ClusterState, key: &Key) {
     let others: &[&str] = match &*key.resource {
         "pods" => &["resourcequotas", "poddisruptionbudgets.policy"],
         "nodes" => &["daemonsets.apps"],
+        "persistentvolumeclaims" => return enqueue_all(state, "persistentvolumes"),
+        "persistentvolumes" | "storageclasses.storage.k8s.io" => return enqueue_all(state, "persistentvolumeclaims"),
         _ => return,
     };
     for resource in others {
@@ -85,6 +90,11 @@ pub fn concerned(state: &mut ClusterState, key: &Key) {
         let keys: Vec<Key> = state.store.keys(&resource, &key.namespace).cloned().collect();
         keys.into_iter().for_each(|key| enqueue(state, key));
     }
+}
+
+fn enqueue_all(state: &mut ClusterState, resource: &str) {
+    let keys: Vec<Key> = state.store.keys(&resource.into(), "").cloned().collect();
+    keys.into_iter().for_each(|key| enqueue(state, key));
 }
 
 /// Updates the kinds of CustomResourceDefinitions, and deletes the objects of a definition that was deleted.

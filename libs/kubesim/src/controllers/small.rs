@@ -11,20 +11,6 @@ use crate::selectors::Labels;
 use crate::state::ClusterState;
 use crate::timers::Timer;
 
-/// Binds every claim at once, to a volume that exists by name only.
-pub fn bind_claim(state: &mut ClusterState, key: &Key, claim: &Value) {
-    if text(claim, "/status/phase") == "Bound" {
-        return;
-    }
-    let mut new = claim.clone();
-    if text(claim, "/spec/volumeName").is_empty() {
-        new["spec"]["volumeName"] = json!(format!("pvc-{}", object::uid(claim)));
-    }
-    new["status"] = json!({"phase": "Bound", "accessModes": claim["spec"]["accessModes"],
-        "capacity": claim["spec"]["resources"]["requests"]});
-    state.put(key.clone(), new);
-}
-
 /// Accepts and establishes a CustomResourceDefinition.
 pub fn establish(state: &mut ClusterState, key: &Key, definition: &Value) {
     if object::condition_is_true(definition, "Established") {
