@@ -30,6 +30,12 @@ pub const AT_MOST_ONCE: &str = "drover.io/at-most-once";
 pub const SERVING_WHEN: &str = "drover.io/serving-when";
 /// Annotation of an object: how long all objects of its app must have been ready before the app counts as ready (`90s`, `5m`).
 pub const SERVING_AFTER: &str = "drover.io/serving-after";
+/// Label of a StorageClass that an operator sets: with `true` its volumes are the same ones in every cluster that has the class so labelled.
+pub const SHARED: &str = "drover.io/shared";
+/// Finalizer of a pod whose volumes move: the pod stays visible until its kubelet has said that its containers ended.
+pub const STOPS: &str = "drover.io/stops-before-it-moves";
+/// Annotation of a volume and of a claim that Drover has made: where the volume was before.
+pub const MOVED_FROM: &str = "drover.io/moved-from";
 /// Field manager of everything that Drover applies.
 pub const FIELD_MANAGER: &str = "drover";
 /// Field manager of `spec.replicas` of a moved copy that starts with the number that ran where it was moved from.

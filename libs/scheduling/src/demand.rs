@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Amounts;
+use crate::{Amounts, StatefulPods};
 
 /// What one app needs on each member where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Demand {
     /// Number of persistent volumes, used by `MoveCost`.
     #[serde(default)]
     pub volumes: u32,
+    /// The pods that take their volumes along when the app is moved, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stateful: Vec<StatefulPods>,
     /// Whether it must not run twice: a move stops the old copy before it starts the new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not", alias = "at_most_once")]
     pub at_most_once: bool,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppRequest, ByNode, DigRef, Labels, MemberKey, PodsOnNode};
+use crate::{Amounts, AppRequest, ByNode, DigRef, Labels, MemberKey, PodsOnNode, Storage};
 
 /// The input of decisions and plans.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,6 +104,10 @@ pub struct Capacity {
     #[serde(default, skip_serializing_if = "is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub images: Arc<Images>,
+    /// Its volumes; absent while they are not known or may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Storage>))]
+    pub storage: Option<Arc<Storage>>,
 }
 
 impl Capacity {

@@ -44,6 +44,7 @@ mod room;
 mod scheduler;
 mod simulation;
 mod slot;
+mod storage;
 mod terms;
 mod transact;
 mod transaction;
@@ -79,6 +80,7 @@ pub use policy::{
 };
 pub use room::MemberRoom;
 pub use scheduler::outlook;
+pub use storage::{BoundVolume, StatefulPods, Storage, claim_name};
 pub use terms::{Advice, AppRequest, Element, Intent, Packing, PlacementTerms, WhenFull};
 pub use transaction::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 pub use work::{RecordingMeter, ReplayMeter, StepMeter, WorkMeter};

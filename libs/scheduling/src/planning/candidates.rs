@@ -11,6 +11,7 @@ use super::peers::CallPeers;
 use super::{parameters, rank};
 use crate::expand::{Group, Standing, groups};
 use crate::explanations::why_unknown;
+use crate::storage::{self, BoundVolume, Storage};
 use crate::trial::Trial;
 use crate::{Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms};
 
@@ -97,6 +98,9 @@ fn exclusion(context: &PlanningContext<'_>, claim: &Claim, newcomer: Option<Uuid
     if let Some(reason) = immovable(claim) {
         return Some(reason);
     }
+    if let Err(reason) = volumes(context, claim) {
+        return Some(no("volume", reason));
+    }
     match claim.state {
         ClaimState::Leaving => return Some(no("busy", "it is already being moved or removed")),
         ClaimState::Promised => return Some(no("busy", "it waits for promised room itself")),
@@ -113,6 +117,16 @@ fn exclusion(context: &PlanningContext<'_>, claim: &Claim, newcomer: Option<Uuid
     None
 }
 
+/// The volumes that would move with the app, or why they cannot.
+fn volumes<'a>(context: &PlanningContext<'a>, claim: &Claim) -> Result<Vec<&'a BoundVolume>, String> {
+    let storage = context.ledger.room(&claim.member).and_then(storage_of);
+    storage::movable(&claim.request.demand.stateful, storage)
+}
+
+fn storage_of(room: &MemberRoom) -> Option<&Storage> {
+    room.capacity.as_ref()?.storage.as_deref()
+}
+
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The codes that entries of [`crate::Demand::immovable`] begin with.
 const TIES: [&str; 4] = ["volume", "host_path", "daemon_set", "node_bound"];
@@ -125,7 +139,8 @@ fn immovable(claim: &Claim) -> Option<Exclusion> {
         let code = TIES.into_iter().find(|known| *known == said).unwrap_or(if demand.volumes > 0 { "volume" } else { "node_bound" });
         return Some(no(code, demand.immovable.join("; ")));
     }
-    if demand.volumes > 0 {
+    let taken_along: usize = demand.stateful.iter().map(|pods| pods.claims().count()).sum();
+    if demand.volumes as usize > taken_along {
         return Some(no("volume", format!("it has {} volume(s), whose data a move would not copy", demand.volumes)));
     }
     demand.groups.iter().find_map(|group| {
@@ -196,6 +211,15 @@ fn destinations<'a>(
         };
         return Err(no("no_other_member", format!("its placement intent and logical cloud allow no other cluster{except}")));
     }
+    let volumes = volumes(context, claim).unwrap_or_default();
+    let (reached, out_of_reach): (Vec<_>, Vec<_>) =
+        allowed.into_iter().partition(|room| storage::out_of_reach(&volumes, storage_of(room)).is_none());
+    if reached.is_empty() {
+        let why = |room: &&MemberRoom| Some(format!("{}: {}", room.key, storage::out_of_reach(&volumes, storage_of(room))?));
+        let why: Vec<String> = out_of_reach.iter().filter_map(why).collect();
+        return Err(no("volume", format!("its volumes are not reached from where it could move: {}", why.join("; "))));
+    }
+    allowed = reached;
     let refused: Vec<_> = context.refused(claim).filter(|refused| allowed.iter().any(|room| room.key == refused.member)).collect();
     allowed.retain(|room| refused.iter().all(|refused| refused.member != room.key));
     if allowed.is_empty() {

@@ -141,9 +141,15 @@ fn reason<'a>(context: &PlanningContext<'a>, m: &Movable<'a>, to: &MemberRoom, t
         _ => String::new(),
     };
     let calls = m.peers.kept(&to.key, trial).map(|kept| format!(", where {:.0} % of its calls stay", 100.0 * kept)).unwrap_or_default();
-    let gap = match m.claim.request.demand.at_most_once {
-        true => format!("; it must not run twice, so it is stopped on {} before it starts there and does not serve in between", m.room.key),
-        false => String::new(),
+    let demand = &m.claim.request.demand;
+    let pods: u32 = demand.stateful.iter().map(|pods| pods.replicas).sum();
+    let gap = match (demand.at_most_once, pods) {
+        (true, _) => {
+            format!("; it must not run twice, so it is stopped on {} before it starts there and does not serve in between", m.room.key)
+        }
+        (false, 0) => String::new(),
+        (false, 1) => "; its pod stops before it starts there with its volumes, and does not serve in between".to_owned(),
+        (false, pods) => format!("; its {pods} pods move one after the other with their volumes, and each does not serve in between"),
     };
     format!("intent priority {}, {by}; to provider priority {}{best}{calls}{gap}", m.priority, to.priority())
 }

@@ -156,6 +156,20 @@ fn exclusion_code_names_each_reason_against_a_move() {
     };
     assert_eq!(only(&refused), "migration_false");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.volumes = 1)), "volume");
+    let pods = StatefulPods { namespace: "n".into(), set: "db".into(), start: 0, replicas: 1, templates: vec!["data".into()] };
+    let with_volume = |w: TestFleet| {
+        let w = w.change_request("app1", |r| (r.demand.volumes, r.demand.stateful) = (1, vec![pods.clone()]));
+        let volume = BoundVolume { name: "pv".into(), source: "csi".into(), driver: Some("efs".into()), class: String::new() };
+        let storage = Storage { volumes: [("n/data-db-0".to_owned(), volume)].into(), ..Storage::default() };
+        w.change_capacity("onprem+a", |capacity| capacity.storage = Some(Arc::new(storage)))
+    };
+    assert_eq!(only(&|w| with_volume(w).change_capacity("onprem+a", |capacity| capacity.storage = None)), "volume");
+    assert_eq!(only(&with_volume), "volume", "the destination lacks the driver");
+    let driver = Storage { drivers: ["efs".to_owned()].into(), ..Storage::default() };
+    let fleet = TestFleet::default().member("onprem+a", 1, &[1000]).member("aws+c", 5, &[4000]);
+    let fleet = with_volume(fleet.running("app1", "onprem+a", 1000, &["onprem+a", "aws+c"]));
+    let plan = feasible(fleet.change_capacity("aws+c", |capacity| capacity.storage = Some(Arc::new(driver))).plan(bound(500)));
+    assert!(plan.waves[0][0].reason.contains("its pod stops before it starts there with its volumes"), "{plan:?}");
     let tied = |reason: &'static str| only(&|w| w.change_request("app1", |r| r.demand.immovable = vec![reason.into()]));
     assert_eq!(tied("host_path: Deployment/x uses a directory of its node (volume logs)"), "host_path");
     assert_eq!(tied("node_bound: the pods of Deployment/volumes name their node"), "node_bound");

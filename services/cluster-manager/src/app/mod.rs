@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 pub use documents::ClusterHooks;
 pub use fleet::{Fleet, Reports};
-pub use model::{Model, Usage};
+pub use model::{Measured, Model, Usage};
 
 use crate::config::Config;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use drover_members::trimmed;
 use drover_quantity::image_name;
-use drover_scheduling::{Amounts, Capacity, ImageNames, Images, Observed};
+use drover_scheduling::{Amounts, Capacity, ImageNames, Images, Observed, Storage};
 use jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use uuid::Uuid;
@@ -67,6 +67,15 @@ pub struct Usage {
     pub nodes: HashMap<String, Amounts>,
     /// By `namespace/name`, of Drover's own pods only.
     pub pods: HashMap<String, Amounts>,
+}
+
+/// What is read of a member now and then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// `None` where metrics.k8s.io does not answer.
+    pub usage: Option<Usage>,
+    /// `None` where volumes cannot be read.
+    pub storage: Option<Arc<Storage>>,
 }
 
 impl<T> WatchedList<T> {
@@ -145,8 +154,9 @@ impl Model {
         self.nodes.complete && self.pods.complete
     }
 
-    /// The capacity at `now`. `usage` is `None` where metrics.k8s.io does not answer.
-    pub fn capacity(&self, usage: Option<&Usage>, now: Timestamp) -> Capacity {
+    /// The capacity at `now`.
+    pub fn capacity(&self, measured: &Measured, now: Timestamp) -> Capacity {
+        let usage = measured.usage.as_ref();
         let mut foreign: HashMap<&str, Amounts> = HashMap::new();
         let mut ours: BTreeMap<Uuid, Vec<(&String, &Pod)>> = BTreeMap::new();
         for (name, pod) in &self.pods.current {
@@ -171,7 +181,7 @@ impl Model {
             Arc::make_mut(&mut images).extend(unreported.into_iter().take(IMAGES).map(|name| (Arc::clone(name), 0)));
         }
         let observed = ours.into_iter().map(|(binding, pods)| (binding, observe(&pods, usage, now))).collect();
-        Capacity { nodes: Arc::new(nodes), observed, age_ms: 0, metrics: usage.is_some(), images }
+        Capacity { nodes: Arc::new(nodes), observed, age_ms: 0, metrics: usage.is_some(), images, storage: measured.storage.clone() }
     }
 }
 
@@ -264,7 +274,7 @@ mod tests {
             pod("ours", Some("n1"), Some(binding), "Running"),
             pod("ours-waiting", None, Some(binding), "Pending"),
         ]);
-        let capacity = model.capacity(None, "2026-01-01T00:01:00Z".parse().unwrap());
+        let capacity = model.capacity(&Measured::default(), "2026-01-01T00:01:00Z".parse().unwrap());
         assert_eq!(capacity.nodes[0].foreign, Amounts::pod(500, 1 << 30));
         assert_eq!(capacity.nodes[0].allocatable, Amounts { cpu: 4000, memory: 8 << 30, pods: 110, ..Amounts::default() });
         assert_eq!(capacity.nodes[0].taints[0].key, "gpu");
@@ -277,7 +287,7 @@ mod tests {
     #[test]
     fn capacity_lists_the_largest_images_by_canonical_name() {
         let mut model = model(vec![pod("ours", Some("n1"), Some(Uuid::new_v4()), "Running"), pod("foreign", Some("n1"), None, "Running")]);
-        let images = |model: &Model| model.capacity(None, Timestamp::now()).images;
+        let images = |model: &Model| model.capacity(&Measured::default(), Timestamp::now()).images;
         let nginx: Arc<str> = "docker.io/library/nginx:1".into();
         assert_eq!(*images(&model), Images::from([(nginx.clone(), 50)]));
         let report = |name: &str, images: Value| {
@@ -303,21 +313,26 @@ mod tests {
         let used = Amounts { cpu: 10, memory: 20, ..Amounts::default() };
         let mut usage =
             Usage { nodes: HashMap::from([("n1".to_owned(), used.clone())]), pods: HashMap::from([("d/a".to_owned(), used.clone())]) };
-        let partial = model.capacity(Some(&usage), Timestamp::now());
+        let measured = |usage: &Usage| Measured { usage: Some(usage.clone()), storage: None };
+        let partial = model.capacity(&measured(&usage), Timestamp::now());
         assert_eq!((partial.observed[&binding].used.as_ref(), partial.nodes[0].used.as_ref()), (None, Some(&used)));
         usage.pods.insert("d/b".to_owned(), used.clone());
-        assert_eq!(model.capacity(Some(&usage), Timestamp::now()).observed[&binding].used, Some(used.times(2)));
+        assert_eq!(model.capacity(&measured(&usage), Timestamp::now()).observed[&binding].used, Some(used.times(2)));
     }
 
     #[test]
     fn relist_replaces_pods_when_it_is_complete() {
         let mut model = model(vec![pod("a", Some("n1"), None, "Running")]);
         model.pod(Event::Init);
-        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 500, "the old list counts until the new one is complete");
+        assert_eq!(
+            model.capacity(&Measured::default(), Timestamp::now()).nodes[0].foreign.cpu,
+            500,
+            "the old list counts until the new one is complete"
+        );
         model.pod(Event::InitDone);
-        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 0);
+        assert_eq!(model.capacity(&Measured::default(), Timestamp::now()).nodes[0].foreign.cpu, 0);
         model.pod(Event::Apply(pod("b", Some("n1"), None, "Running")));
         model.pod(Event::Delete(pod("b", Some("n1"), None, "Running")));
-        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 0);
+        assert_eq!(model.capacity(&Measured::default(), Timestamp::now()).nodes[0].foreign.cpu, 0);
     }
 }

@@ -13,8 +13,8 @@ use super::probe::DEADLINE;
 use crate::app::Usage;
 
 #[derive(Deserialize)]
-struct List<T> {
-    items: Vec<T>,
+pub struct List<T> {
+    pub items: Vec<T>,
 }
 
 #[derive(Default, Deserialize)]
@@ -64,13 +64,14 @@ fn used(usage: &BTreeMap<String, Quantity>) -> Option<Amounts> {
     Some(Amounts { cpu, memory, ..Amounts::default() })
 }
 
-async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
+/// One reading; `None` if the member refuses it or does not answer in time.
+pub async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
     let request = http::Request::get(path).body(Vec::new()).ok()?;
     match tokio::time::timeout(DEADLINE, client.request(request)).await {
         Ok(Ok(found)) => Some(found),
         // Clusters without metrics-server always answer 404: not worth a warning.
         Ok(Err(error)) => {
-            tracing::debug!(%error, path, "no metrics");
+            tracing::debug!(%error, path, "not readable");
             None
         }
         Err(_) => None,

@@ -4,6 +4,7 @@ mod agent_metrics;
 mod metrics;
 mod probe;
 mod reports;
+mod storage;
 mod watch;
 mod workers;
 

@@ -8,6 +8,7 @@
 //! The age of a capacity is the time since the last successful probe. A watch that cannot continue ends the session, so that an
 //! outdated list is never published as current.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_members::kubeconfig::vet;
@@ -21,8 +22,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
 use super::probe::{Failure, identity, probe, watch_failure};
-use super::{metrics, reports};
-use crate::app::{App, Model, Usage};
+use super::{metrics, reports, storage};
+use crate::app::{App, Measured, Model};
 use crate::store::registered::Registered;
 
 /// Changes come in bursts; capacity is computed once per burst.
@@ -96,7 +97,7 @@ impl Session<'_> {
         }
         let doubt = Notify::new();
         let (alive, beats) = watch::channel(());
-        let (measured, usage) = watch::channel(None);
+        let (measured, usage) = watch::channel(Measured::default());
         tokio::select! {
             failure = self.probe_periodically(&doubt, &alive) => Some(failure),
             never = self.measure(&measured) => never,
@@ -135,13 +136,14 @@ impl Session<'_> {
         }
     }
 
-    async fn measure<T>(&self, measured: &watch::Sender<Option<Usage>>) -> T {
+    async fn measure<T>(&self, measured: &watch::Sender<Measured>) -> T {
         let mut ticks = tokio::time::interval(self.app.config.metrics());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             // Boxed, so that the future takes no memory between two ticks.
-            measured.send_replace(Box::pin(metrics::read(&self.client)).await);
+            let (usage, storage) = Box::pin(async { tokio::join!(metrics::read(&self.client), storage::read(&self.client)) }).await;
+            measured.send_replace(Measured { usage, storage: storage.map(Arc::new) });
             if self.app.fleet.wants_reports()
                 && let Some(reports) = Box::pin(reports::read(&self.client)).await
             {
@@ -150,7 +152,7 @@ impl Session<'_> {
         }
     }
 
-    async fn follow(&self, doubt: &Notify, mut beats: watch::Receiver<()>, mut usage: watch::Receiver<Option<Usage>>) -> Failure {
+    async fn follow(&self, doubt: &Notify, mut beats: watch::Receiver<()>, mut usage: watch::Receiver<Measured>) -> Failure {
         let mut listing = Some(self.app.clients.turn_to_list().await);
         let nodes = watcher(Api::<Node>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         let pods = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff();
@@ -177,7 +179,7 @@ impl Session<'_> {
                     if !model.complete() {
                         return Failure::unreachable(format!("nodes and pods could not be listed within {} s", FIRST_LISTS.as_secs()));
                     }
-                    let capacity = model.capacity(usage.borrow().as_ref(), jiff::Timestamp::now());
+                    let capacity = model.capacity(&usage.borrow(), jiff::Timestamp::now());
                     gather = GATHER + GATHER_EACH * u32::try_from(capacity.observed.len()).unwrap_or(u32::MAX);
                     self.app.fleet.set_capacity(self.key, self.member.id, capacity);
                     // Capacity before the state: a reader that sees the member ready finds its capacity.

@@ -47,8 +47,12 @@ pub struct AccountArgs {
     /// nobody else, their rights.
     #[arg(long)]
     agents: bool,
+    /// Let applications take their volumes along when they are moved: the right to make PersistentVolumes, and so to make directories of nodes
+    /// readable to pods.
+    #[arg(long)]
+    volumes: bool,
     /// Bind cluster-admin instead: applications may then contain anything, also roles and custom resource definitions.
-    #[arg(long, conflicts_with = "also")]
+    #[arg(long, conflicts_with_all = ["also", "volumes"])]
     admin: bool,
     /// Write the kubeconfig to this file, readable only by you, instead of to stdout.
     #[arg(long, value_name = "FILE")]
@@ -60,7 +64,7 @@ pub struct AccountArgs {
 
 /// Runs it.
 pub async fn run(args: &AccountArgs) -> Result<()> {
-    let objects = objects(&args.also, args.agents, args.admin)?;
+    let objects = objects(&args.also, args.agents, args.volumes, args.admin)?;
     if args.print_role {
         let documents: Vec<String> = objects.iter().map(serde_yaml::to_string).collect::<Result<_, _>>()?;
         return crate::output::write_stdout(&documents.join("---\n"));
@@ -131,7 +135,7 @@ fn kubeconfig(cluster: &str, server: &str, authority: &[u8], token: &str) -> Res
 }
 
 /// Everything that is made in the cluster, in this order.
-fn objects(also: &[String], agents: bool, admin: bool) -> Result<Vec<Value>> {
+fn objects(also: &[String], agents: bool, volumes: bool, admin: bool) -> Result<Vec<Value>> {
     let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});
     let of_account = json!({"kubernetes.io/service-account.name": NAME});
     let mut objects = vec![
@@ -139,7 +143,7 @@ fn objects(also: &[String], agents: bool, admin: bool) -> Result<Vec<Value>> {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": NAMESPACE}}),
     ];
     if !admin {
-        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": rules(also, agents)?});
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": rules(also, agents, volumes)?});
         objects.push(role);
     }
     let role = if admin { "cluster-admin" } else { NAME };
@@ -199,13 +203,15 @@ pub(super) fn managed(also: &[String]) -> Result<Vec<(&str, Vec<&str>)>> {
 pub(super) fn readings() -> Vec<Value> {
     vec![
         json!({"apiGroups": [""], "resources": ["nodes", "events", "pods/log"], "verbs": ["get", "list", "watch"]}),
+        json!({"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list"]}),
+        json!({"apiGroups": ["storage.k8s.io"], "resources": ["csidrivers", "storageclasses"], "verbs": ["get", "list"]}),
         json!({"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}),
     ]
 }
 
 /// The rights: to read for capacity and readiness, to manage the kinds that applications usually contain, and those for the agents.
-fn rules(also: &[String], agents: bool) -> Result<Vec<Value>> {
+fn rules(also: &[String], agents: bool, volumes: bool) -> Result<Vec<Value>> {
     let mut rules = readings();
     rules.push(json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}));
     let mut managed = managed(also)?;
@@ -218,6 +224,9 @@ fn rules(also: &[String], agents: bool) -> Result<Vec<Value>> {
         managed.push(("drover.io", vec!["scalingpolicies"]));
         managed.push((RBAC, vec!["roles", "rolebindings", "clusterroles", "clusterrolebindings"]));
     }
+    if volumes {
+        managed.push(("", vec!["persistentvolumes"]));
+    }
     rules.extend(managed.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})));
     Ok(rules)
 }
@@ -226,15 +235,24 @@ fn rules(also: &[String], agents: bool) -> Result<Vec<Value>> {
 mod tests {
     use super::*;
 
+    fn may_make_volumes(role: &Value) -> bool {
+        let grants =
+            |rule: &Value| rule["resources"].to_string().contains("persistentvolumes\"") && rule["verbs"].to_string().contains("create");
+        role["rules"].as_array().unwrap().iter().any(grants)
+    }
+
     #[test]
     fn role_has_no_wildcard_and_kinds_that_were_added() {
-        let made = objects(&["cert-manager.io/certificates".to_owned()], true, false).unwrap();
+        let made = objects(&["cert-manager.io/certificates".to_owned()], true, false, false).unwrap();
         let role = made.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
         assert!(!role.to_string().contains('*'), "{role}");
         assert!(role.to_string().contains(r#"["cert-manager.io"],"resources":["certificates"]"#), "{role}");
-        assert!(objects(&["certificates".to_owned()], false, false).is_err());
-        let plain = objects(&[], false, false).unwrap();
+        assert!(objects(&["certificates".to_owned()], false, false, false).is_err());
+        let plain = objects(&[], false, false, false).unwrap();
         assert!(!format!("{plain:?}").contains("escalate"), "only with --agents");
+        assert!(!may_make_volumes(role), "{role}");
+        let with_volumes = objects(&[], false, true, false).unwrap();
+        assert!(may_make_volumes(with_volumes.iter().find(|object| object["kind"] == "ClusterRole").unwrap()));
     }
 
     #[test]
