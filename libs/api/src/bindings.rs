@@ -35,6 +35,111 @@ pub struct DesiredBinding {
     /// What it may write besides namespaced objects in `namespace`. Missing: everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Arc<Grants>>,
+    /// The part of the app that runs here while its pods move one after the other with their volumes. Missing: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Arc<Share>>,
+}
+
+/// The part of an app with volumes that one of its copies runs while the app moves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Share {
+    /// Which pods of its StatefulSets run here.
+    pub sets: Vec<SetShare>,
+    /// The volumes of these pods, which must exist before the pods.
+    #[serde(default)]
+    pub volumes: Vec<TakenVolume>,
+    /// The pods that must not run here any more.
+    #[serde(default)]
+    pub releases: Vec<Release>,
+}
+
+/// The pods of a StatefulSet that run in one place: as many as `replicas`, from the ordinal `start` on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetShare {
+    pub namespace: String,
+    pub name: String,
+    pub start: u32,
+    pub replicas: u32,
+}
+
+/// A volume with the claim that is bound to it, as they are to be made elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TakenVolume {
+    /// The PersistentVolumeClaim; it names the volume.
+    pub claim: Value,
+    /// The PersistentVolume, with the reclaim policy `Retain` and a reference to the claim.
+    pub volume: Value,
+}
+
+impl TakenVolume {
+    /// Namespace and name of the claim.
+    pub fn claim_name(&self) -> (&str, &str) {
+        let text = |field: &str| self.claim["metadata"][field].as_str().unwrap_or_default();
+        (text("namespace"), text("name"))
+    }
+    /// Name of the volume.
+    pub fn volume_name(&self) -> &str {
+        self.volume["metadata"]["name"].as_str().unwrap_or_default()
+    }
+}
+
+/// A pod that is to stop, and the volumes that it gives up. Its claims and volumes are deleted there; the data stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Release {
+    pub namespace: String,
+    pub pod: String,
+    /// Name of its StatefulSet.
+    pub set: String,
+    pub claims: Vec<ReleasedClaim>,
+}
+
+/// A volume claim that a pod gives up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReleasedClaim {
+    pub name: String,
+    /// The volume that it must be bound to; a claim that is bound to another one is not touched.
+    pub volume: String,
+}
+
+impl Release {
+    /// The pod as `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.pod)
+    }
+}
+
+/// A question: which pods with volumes do these StatefulSets of a member have?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeQuestion {
+    pub member: MemberKey,
+    pub sets: Vec<SetName>,
+}
+
+/// A StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct SetName {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// The pods with volumes of an app in a member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeAnswer {
+    /// All pods, by StatefulSet and in ascending order of their ordinals.
+    pub pods: Vec<StatefulPod>,
+    /// Why some of it could not be found out, a sentence each.
+    #[serde(default)]
+    pub problems: Vec<String>,
+}
+
+/// A pod of a StatefulSet, with the volumes that follow it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StatefulPod {
+    pub namespace: String,
+    /// Name of its StatefulSet.
+    pub set: String,
+    pub ordinal: u32,
+    pub volumes: Vec<TakenVolume>,
 }
 
 /// A question: would the member accept these objects?
@@ -92,6 +197,9 @@ pub struct BindingStatus {
     /// sentence per object, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
+    /// The pods of [`Share::releases`] that are known to run here no longer and whose volumes are given up, as `namespace/name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<String>,
     /// Seconds for which all objects must have been ready before the binding is: the app's `drover.io/serving-after`.
     #[serde(default, skip_serializing_if = "is_zero", alias = "serving_after")]
     pub serving_after: u32,

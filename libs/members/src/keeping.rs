@@ -160,7 +160,11 @@ impl Member {
         self.merge(id, &json!({"metadata": {"annotations": {labels::RELEASED: null}}})).await
     }
 
-    async fn merge(&self, id: &ObjectId, patch: &Value) -> Result<(), MemberError> {
+    /// Merges a patch into an object. With a resource version in it, the object must not have changed since.
+    ///
+    /// # Errors
+    /// [`MemberError::Conflict`] if it has changed; otherwise when the member refuses the change or does not answer.
+    pub async fn merge(&self, id: &ObjectId, patch: &Value) -> Result<(), MemberError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let api = self.api(id).await?;
         let answer = within(api.patch_metadata(&id.name, &params, &Patch::Merge(patch))).await;

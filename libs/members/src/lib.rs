@@ -6,10 +6,11 @@
 //!
 //! It does not know what should run where (the synchronizer's tables) or how much room there is (cluster-manager).
 //!
-//! Invariant: this crate never changes an object in a member that does not belong to Drover.
+//! Invariant: this crate never changes an object in a member that does not belong to Drover or, as its pods and volumes do, to an app of it.
 
 pub mod amounts;
 pub mod clients;
+mod exact;
 pub mod keeping;
 pub mod kubeconfig;
 pub mod labels;

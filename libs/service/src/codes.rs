@@ -116,7 +116,7 @@ codes! {
     WORLD_CHANGED "world_changed" 409 "The plan is out of date";
     LEDGER_CONFLICT "ledger_conflict" 409 "The ledger differs from what was assumed";
     STALE_FENCE "stale_fence" 409 "A newer writer has taken over";
-    VOLUME_APP "volume_app" 409 "Applications with volumes cannot move yet";
+    VOLUME_APP "volume_app" 409 "The volumes of an application cannot be taken along";
     CALL_GRAPH_INVALID "call_graph_invalid" 400 "The call graph is not valid";
     EXPRESSION_INVALID "expression_invalid" 400 "The expression does not compile";
     // applications

@@ -285,6 +285,7 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         objects: Vec::new(),
         scaled: Vec::new(),
         kept: row.kept.clone(),
+        released: vec![],
         serving_after: 0,
     }
 }

@@ -22,6 +22,7 @@ mod routes;
 mod shared;
 mod store;
 mod tasks;
+mod volumes;
 mod worker;
 
 use std::sync::Arc;

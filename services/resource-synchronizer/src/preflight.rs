@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use drover_api::bindings::{DesiredBinding, Preflight};
 use drover_members::objects::flatten;
 use drover_members::{Member, MemberError, Object, Owner, Sharers, kubeconfig};
+use drover_scheduling::MemberKey;
 
 use crate::app::{App, Error};
 use crate::store::inventory;
@@ -17,7 +18,7 @@ use crate::worker::{not_granted, split};
 pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error> {
     let flat = flatten(&asked.objects)?;
     let desired = &asked.binding;
-    let member = match connect(app, desired).await {
+    let member = match connect(app, &desired.member).await {
         Ok(member) => member,
         Err(reason) => return Ok(vec![format!("it could not be asked: {reason}")]),
     };
@@ -46,10 +47,11 @@ pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error>
     Ok(reasons)
 }
 
-async fn connect(app: &App, desired: &DesiredBinding) -> Result<Member, String> {
-    let credential = app.credential(&desired.member).await.map_err(|error| error.to_string())?;
+/// A client of a member, apart from that of its worker; else why there is none.
+pub async fn connect(app: &App, key: &MemberKey) -> Result<Member, String> {
+    let credential = app.credential(key).await.map_err(|error| error.to_string())?;
     let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| error.to_string())?;
-    let client = app.clients.get(&desired.member, credential.version, &vetted).await.map_err(|error| error.to_string())?;
+    let client = app.clients.get(key, credential.version, &vetted).await.map_err(|error| error.to_string())?;
     Ok(Member::new(client))
 }
 

@@ -19,6 +19,7 @@ pub(crate) fn routes(statuses: &FeedHub<BindingStatus>, endpoints: &FeedHub<Copy
         .routes(routes!(bundles::put))
         .routes(routes!(bindings::put, bindings::get, bindings::delete))
         .routes(routes!(bindings::preflight))
+        .routes(routes!(bindings::volumes))
         .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))
         .routes(endpoints.route("/internal/feeds/endpoints", "endpoints_feed"))
         .layer(Extension(BodyLimit(BODY)))

@@ -45,7 +45,7 @@ mod tests {
             let (id, dig, member, state) = (Uuid::new_v4(), Arc::default(), MemberKey::new("p", member), DesiredState::Present);
             let (app, namespace, digest) = ("a".to_owned(), "n".to_owned(), digest.into());
             Row {
-                desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None },
+                desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None, share: None },
                 gone: false,
                 kept: Vec::new(),
                 hooks: None,

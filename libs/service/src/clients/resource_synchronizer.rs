@@ -216,6 +216,37 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Asks a member which pods with volumes some StatefulSets have. Nothing is written\n\nSends a `POST` request to `/internal/volumes`\n\n"]
+    pub async fn volumes_ask<'a>(
+        &'a self,
+        body: &'a drover_api::bindings::VolumeQuestion,
+    ) -> Result<ResponseValue<drover_api::bindings::VolumeAnswer>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/volumes", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "volumes_ask" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
 }
 #[doc = r" Items consumers will typically use such as the Client."]
 pub mod prelude {

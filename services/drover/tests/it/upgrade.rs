@@ -54,6 +54,7 @@ const BACK: [(&str, i64, &str); 12] = [
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
+    ("resource-synchronizer", 7, "alter table binding drop column share"),
 ];
 
 /// Names of fields in what services store as JSON. They were snake_case.

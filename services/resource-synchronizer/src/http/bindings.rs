@@ -1,13 +1,13 @@
 //! Bindings: desired state and status.
 
 use axum::extract::State;
-use drover_api::bindings::{BindingStatus, DesiredBinding, Preflight, PreflightAnswer};
+use drover_api::bindings::{BindingStatus, DesiredBinding, Preflight, PreflightAnswer, VolumeAnswer, VolumeQuestion};
 use drover_service::{Json, Path, Problem};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::preflight;
+use crate::{preflight, volumes};
 
 /// Stores the desired state of a binding. Storing the same again changes nothing; a lower fence is refused.
 #[utoipa::path(put, path = "/internal/bindings/{id}", operation_id = "binding_put", tag = "peer",
@@ -33,6 +33,13 @@ pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<Bi
     responses((status = 200, description = "What speaks against it", body = PreflightAnswer)))]
 pub async fn preflight(State(app): State<App>, Json(asked): Json<Preflight>) -> Result<Json<PreflightAnswer>, Problem> {
     Ok(Json(PreflightAnswer { reasons: preflight::reasons(&app, &asked).await? }))
+}
+
+/// Asks a member which pods with volumes some StatefulSets have. Nothing is written.
+#[utoipa::path(post, path = "/internal/volumes", operation_id = "volumes_ask", tag = "peer", request_body = VolumeQuestion,
+    responses((status = 200, description = "Pods, and their volumes as they are to be made elsewhere", body = VolumeAnswer)))]
+pub async fn volumes(State(app): State<App>, Json(asked): Json<VolumeQuestion>) -> Result<Json<VolumeAnswer>, Problem> {
+    Ok(Json(volumes::read(&app, &asked).await?))
 }
 
 /// Deletes a binding that is gone.

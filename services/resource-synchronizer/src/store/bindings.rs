@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drover_api::bindings::{DesiredBinding, DesiredState};
+use drover_api::bindings::{DesiredBinding, DesiredState, Share};
 use drover_api::grants::Grants;
 use drover_scheduling::{DigRef, MemberKey};
 use drover_store::{Store, StoreResult};
@@ -39,6 +39,7 @@ struct Raw {
     gone: bool,
     kept: Vec<String>,
     grants: Option<Json<Arc<Grants>>>,
+    share: Option<Json<Arc<Share>>>,
     hooks: Option<Json<Progress>>,
     served: Option<String>,
 }
@@ -46,12 +47,13 @@ struct Raw {
 impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
-        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, hooks, served, .. } = raw;
+        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, share, hooks, served, .. } = raw;
         let hooks = hooks.map(|Json(progress)| Box::new(progress));
         let grants = grants.map(|Json(grants)| grants);
+        let share = share.map(|Json(share)| share);
         let digest = digest.into();
         Self {
-            desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants },
+            desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants, share },
             gone,
             kept,
             hooks,
@@ -63,13 +65,14 @@ impl From<Raw> for Row {
 /// Stores a desired binding. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9,
+        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10,
              gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
              hooks = case when binding.gone and $7 then null else binding.hooks end,
              served = case when $7 then binding.served end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -80,6 +83,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(desired.state == DesiredState::Present)
     .bind(desired.fence)
     .bind(desired.grants.as_ref().map(Json))
+    .bind(desired.share.as_ref().map(Json))
     .fetch_optional(store.pool())
     .await?;
     Ok(row.map(Row::from))
@@ -88,7 +92,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served from binding where id = $1",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served from binding where id = $1",
     )
     .bind(id)
     .fetch_optional(store.pool())
@@ -99,7 +103,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -110,7 +114,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served from binding order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served from binding order by id",
     )
     .fetch_all(store.pool())
     .await?;

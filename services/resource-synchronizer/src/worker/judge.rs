@@ -3,6 +3,7 @@
 //!
 //! Pure. Invariant: a binding is Ready only if every desired object exists with the desired digest and is ready.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,10 @@ pub struct BindingState {
     pub hooks_due: bool,
     /// The hook that is running.
     pub hook: Option<Box<str>>,
+    /// Whether everything that follows from the share of the row is done.
+    pub share_settled: bool,
+    /// The pods that are known to have given up their volumes here, as `namespace/name`.
+    pub released: BTreeSet<String>,
 }
 
 impl BindingState {
@@ -71,7 +76,13 @@ impl BindingState {
             ready_since: None,
             hooks_due: false,
             hook: None,
+            share_settled: false,
+            released: BTreeSet::new(),
         }
+    }
+    /// Whether pods or volumes are still to be given up or taken over.
+    pub fn has_open_share(&self) -> bool {
+        self.row.desired.share.is_some() && !self.share_settled
     }
     /// Counts a correction. After `calm` without one, counting starts again.
     pub fn corrected(&mut self, calm: Duration) {
@@ -217,6 +228,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         objects,
         scaled: if bound.present() { scaled(&bound.inventory) } else { Vec::new() },
         kept: bound.row.kept.clone(),
+        released: bound.released.iter().cloned().collect(),
         serving_after: u32::try_from(bound.serving_after.as_secs()).unwrap_or(u32::MAX),
     }
 }
@@ -318,6 +330,7 @@ mod tests {
             state: DesiredState::Present,
             fence: 1,
             grants: None,
+            share: None,
         };
         let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());

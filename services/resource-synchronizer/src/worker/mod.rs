@@ -11,6 +11,7 @@
 mod carry;
 mod deletion;
 mod endpoints;
+mod handover;
 mod hooks;
 mod judge;
 mod kinds;

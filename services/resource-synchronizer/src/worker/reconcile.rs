@@ -16,6 +16,7 @@ use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Read
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::handover::shared_out;
 use super::hooks::{self, Moment};
 use super::judge::{BindingState, Failure};
 use super::parting::Parted;
@@ -48,20 +49,29 @@ impl Worker {
         let row = self.app.shared.row(row);
         let bound = self.bindings.entry(id).or_insert_with(|| Box::new(BindingState::new(row.clone(), Default::default())));
         if bound.row != row {
-            let same_objects = bound.row.desired.digest == row.desired.digest && bound.row.desired.namespace == row.desired.namespace;
-            if !same_objects {
+            let (before, now) = (&bound.row.desired, &row.desired);
+            if before.digest != now.digest || before.namespace != now.namespace || before.share != now.share {
                 (bound.wanted, bound.ready_since) = (None, None);
             }
+            // Also if only the fence differs: what was given up may have been taken over in between.
+            (bound.share_settled, bound.released) = (false, BTreeSet::new());
             (bound.row, bound.failure, bound.hindrance, bound.attempts, bound.waits_since) = (row, None, None, 0, None);
         }
         Ok(true)
     }
 
     async fn make_present(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
+        // Boxed, because it is rare and its future is large.
+        if let Some(outcome) = Box::pin(self.before_share(member, id)).await? {
+            return Ok(outcome);
+        }
         let bound = &self.bindings[&id];
         if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.view).is_empty() && !bound.hooks_due {
             self.end_warm_up(id).await?;
-            return self.prune(member, id).await;
+            return match Box::pin(self.after_share(member, id)).await? {
+                Some(outcome) => Ok(outcome),
+                None => self.prune(member, id).await,
+            };
         }
         let desired = bound.row.desired.clone();
         let owner = self.owner(bound);
@@ -84,7 +94,10 @@ impl Worker {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
             self.end_warm_up(id).await?;
-            return match self.hooks_after(member, id, &hooks).await? {
+            if let Some(outcome) = self.hooks_after(member, id, &hooks).await? {
+                return Ok(outcome);
+            }
+            return match Box::pin(self.after_share(member, id)).await? {
                 Some(outcome) => Ok(outcome),
                 None => self.prune(member, id).await,
             };
@@ -160,7 +173,7 @@ impl Worker {
                 let bound = self.bound(id);
                 (bound.failure, bound.hindrance) = (None, None);
                 // No event may follow a hook's write: not every object has a status.
-                Ok(if bound.hooks_due { Outcome::Again } else { Outcome::Settled })
+                Ok(if bound.hooks_due || bound.has_open_share() { Outcome::Again } else { Outcome::Settled })
             }
             WriteEnd::Later => Ok(Outcome::Again),
             WriteEnd::Failed(failure) => Ok(self.fail(id, failure)),
@@ -324,7 +337,12 @@ impl Worker {
         bundle: &[Value],
     ) -> Result<Result<Vec<Object>, Failure>, Error> {
         let refused = |code, reason: String| Ok(Err(Failure { code, reason }));
-        match member.prepare(&flatten(bundle)?, &bound.row.desired.namespace, &self.owner(bound)).await {
+        let flat = flatten(bundle)?;
+        let flat = match &bound.row.desired.share {
+            Some(share) => shared_out(flat, share, &bound.row.desired.namespace),
+            None => flat,
+        };
+        match member.prepare(&flat, &bound.row.desired.namespace, &self.owner(bound)).await {
             Ok(objects) => match not_granted(&bound.row.desired, &objects) {
                 reasons if reasons.is_empty() => Ok(Ok(objects)),
                 reasons => refused("not_granted", reasons.join("; ")),

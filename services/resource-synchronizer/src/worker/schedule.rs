@@ -16,6 +16,9 @@ use super::{HINDRANCES, Outcome, RETRY, SessionEnd, WRITES, Worker};
 use crate::app::Error;
 use crate::store;
 
+/// Pause between two looks at pods and volumes that are given up or taken over.
+const SHARE: Duration = Duration::from_millis(300);
+
 impl Worker {
     pub(super) fn needs_work(&self, id: Uuid) -> bool {
         let Some(bound) = self.bindings.get(&id) else { return !self.leftovers(id).is_empty() };
@@ -24,6 +27,7 @@ impl Worker {
             (false, false) => true,
             (false, true) => {
                 bound.wanted.is_none()
+                    || bound.has_open_share()
                     || !bound.drifted(&self.view).is_empty()
                     || bound.is_warm(&self.view)
                     || (bound.is_ready(&self.view) && (bound.hooks_due || !bound.superfluous(&self.view).is_empty()))
@@ -84,6 +88,8 @@ impl Worker {
             return Ok(());
         }
         let pause = match self.bindings.get_mut(&id) {
+            // Nothing reports what becomes of volumes, and their pods do not serve meanwhile.
+            Some(bound) if bound.has_open_share() && bound.failure.is_none() && bound.hindrance.is_none() => SHARE,
             // Deletion is reported by events; the timer is only a fallback.
             Some(bound) => {
                 bound.attempts += 1;

@@ -9,5 +9,6 @@ mod real;
 mod scaled;
 mod serving;
 mod sharing;
+mod stateful;
 mod support;
 mod trouble;

@@ -108,6 +108,12 @@ impl Stack {
         self.tell_version(key, MemberState::Ready, version);
     }
 
+    /// Lets cluster-manager return a kubeconfig for a member whose client is given.
+    pub fn know(&self, key: &str) {
+        let kubeconfig = self.sim.kubeconfig(key, "http://127.0.0.1:1");
+        *self.credential.lock().unwrap() = Some(MemberCredential { version: 1, kubeconfig: SecretKubeconfig::new(kubeconfig) });
+    }
+
     /// Publishes a member on the feed of cluster-manager.
     pub fn tell(&self, key: &str, state: MemberState) {
         self.tell_version(key, state, 1);
@@ -266,6 +272,7 @@ pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
         state: DesiredState::Present,
         fence: 1,
         grants: None,
+        share: None,
     }
 }
 
