@@ -11,6 +11,10 @@ pub struct App {
     memory_mi: u32,
     annotations: Value,
     volume: bool,
+    /// StorageClass of the volume of each pod; it is a StatefulSet then.
+    class: Option<String>,
+    /// Image and shell command.
+    program: Option<(String, String)>,
     nodes: Option<String>,
     /// The port on which its pods answer; it has a Service of its name then.
     port: Option<u16>,
@@ -28,6 +32,8 @@ impl App {
             memory_mi: 256,
             annotations: json!({}),
             volume: false,
+            class: None,
+            program: None,
             nodes: None,
             port: None,
             any_of: None,
@@ -69,6 +75,18 @@ impl App {
         self
     }
 
+    /// Makes it a StatefulSet in which each pod has a volume of this class.
+    pub fn stateful(mut self, class: &str) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// Gives its pods this image and this command; the volume of a StatefulSet is at `/data`.
+    pub fn running(mut self, image: &str, command: &str) -> Self {
+        self.program = Some((image.into(), command.into()));
+        self
+    }
+
     /// Restricts its pods to nodes with the label `scene` of this value and a taint of the same name.
     pub fn on_nodes(mut self, scene: &str) -> Self {
         self.nodes = Some(scene.into());
@@ -89,6 +107,15 @@ impl App {
             pod["nodeSelector"] = json!({"scene": scene});
             pod["tolerations"] = json!([{"key": "scene", "operator": "Exists"}]);
         }
+        if let Some((image, command)) = &self.program {
+            let node = json!({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+            let container = &mut pod["containers"][0];
+            (container["image"], container["imagePullPolicy"]) = (json!(image), json!("Never"));
+            (container["command"], container["env"]) = (json!(["sh", "-c", command]), json!([node]));
+        }
+        if self.class.is_some() {
+            pod["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+        }
         let mut documents = Vec::new();
         if self.volume {
             pod["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
@@ -104,14 +131,22 @@ impl App {
                 "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": port}]},
             }));
         }
-        documents.push(json!({
+        let mut workload = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
             "spec": {
                 "replicas": self.replicas,
                 "selector": {"matchLabels": {"app": name}},
                 "template": {"metadata": {"labels": {"app": name}, "annotations": self.annotations}, "spec": pod},
             },
-        }));
+        });
+        if let Some(class) = &self.class {
+            workload["kind"] = "StatefulSet".into();
+            workload["spec"]["serviceName"] = json!(name);
+            workload["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}},
+            }}]);
+        }
+        documents.push(workload);
         // JSON is valid YAML.
         documents.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
     }

@@ -145,6 +145,37 @@ pub struct Members {
     /// The simulator, if they are simulated.
     pub simulated: Option<Simulated>,
     _alone: Option<OwnedMutexGuard<()>>,
+    /// The directory of clusters that only this system has.
+    own: Option<PathBuf>,
+}
+
+impl Members {
+    /// Two clusters of a real node each, with real kubelets and containers. Needs root.
+    pub async fn with_kubelets() -> Self {
+        let dir = std::env::temp_dir().join(format!("drover-kubelets-{}", std::process::id()));
+        let options = local::Up {
+            clusters: 2,
+            names: vec![MEMBERS[0].0.to_owned(), MEMBERS[2].0.to_owned()],
+            nodes: 1,
+            cpu: Some(CPU.into()),
+            memory: Some("2Gi".into()),
+            metrics: false,
+            real: true,
+            owner: Some(std::process::id()),
+            set: local::Set { dir: Some(dir.clone()) },
+        };
+        let clusters = local::up(&options).await.expect("two clusters with kubelets start");
+        let files = clusters.iter().map(|c| std::fs::read(&c.kubeconfig).expect("its kubeconfig")).collect();
+        Self { each: connected(&[MEMBERS[0], MEMBERS[2]], files).await, simulated: None, _alone: None, own: Some(dir) }
+    }
+
+    /// Stops clusters that only this system has.
+    pub async fn end(&self) {
+        if let Some(dir) = &self.own {
+            let set = local::Set { dir: Some(dir.clone()) };
+            local::down(&local::Down { set, ..local::Down::default() }).await.expect("the clusters stop");
+        }
+    }
 }
 
 /// Starts simulated members; or waits for the real ones, starts them if they do not run, and deletes what other tests left.
@@ -158,7 +189,7 @@ pub async fn start(backend: Backend) -> Members {
             for member in &each {
                 member.wipe().await;
             }
-            Members { each, simulated: None, _alone: Some(alone) }
+            Members { each, simulated: None, _alone: Some(alone), own: None }
         }
     }
 }
@@ -174,7 +205,7 @@ pub async fn simulated(shape: &Shape) -> Members {
     };
     let started = started.expect("kubesim starts");
     let each = connected(&shape.members, started.kubeconfigs.clone()).await;
-    Members { each, simulated: Some(started), _alone: None }
+    Members { each, simulated: Some(started), _alone: None, own: None }
 }
 
 async fn connected(members: &[(&'static str, &'static str, u8)], kubeconfigs: Vec<Vec<u8>>) -> Vec<Member> {

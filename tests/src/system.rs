@@ -82,6 +82,18 @@ impl System {
         system
     }
 
+    /// The same on two clusters of a real node each (private-a and public-c), which end with the system. Needs root.
+    pub async fn on_kubelets() -> Self {
+        let database = test_db().await;
+        let url = database.url.clone();
+        // Containers take longer to start and to end than simulated ones.
+        let flags = [("orchestrator", "--ready-seconds=120"), ("orchestrator", "--gone-seconds=60")];
+        let system = Self::start(Backend::Real, Members::with_kubelets().await, url, Some(database), &flags).await;
+        system.register().await;
+        system.known(1).await;
+        system
+    }
+
     /// The same on the default simulated members, with a Postgres server of the caller.
     pub async fn on_postgres(url: SecretString) -> Self {
         let system = Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, None, &[]).await;
@@ -279,6 +291,7 @@ impl System {
     /// Stops the services.
     pub async fn end(self) {
         self.stack.stop().await;
+        self.members.end().await;
     }
 }
 

@@ -10,11 +10,13 @@ mod e2e {
     pub mod experiments;
     pub mod filling;
     pub mod fleets;
+    pub mod kubelets;
     pub mod lifecycle;
     pub mod page;
     pub mod refusals;
     pub mod relocating;
     pub mod schedulers;
     pub mod security;
+    pub mod stateful;
     pub mod traffic;
 }

@@ -160,6 +160,60 @@ async fn move_whose_new_copy_never_gets_ready_is_undone_without_a_failed_request
     shop.system.end().await;
 }
 
+/// A move in which something happens to the new copy when it has a fifth of the traffic. It is undone, and no request fails.
+async fn interrupted(app: App, happens: impl AsyncFn(&Shop, &str)) {
+    let shop = Shop::start(app, json!({"steps": [20], "pauseSeconds": 60, "drainSeconds": 5})).await;
+    let before = shop.system.home("web").await;
+    let load = shop.load(30.0, false);
+    let happens = async {
+        let new = eventually(PATIENCE, async || {
+            let backends = shop.route().await.backends;
+            backends.into_iter().find(|backend| backend.weight == 20 && backend.requests > 0).map(|backend| backend.cluster)
+        })
+        .await;
+        happens(&shop, new.cluster()).await;
+    };
+    let (operation, ()) = tokio::join!(shop.moved(), happens);
+    failed(&operation, "destination_not_ready");
+    none_failed(&load.end().await);
+    assert_eq!(shop.system.home("web").await, before);
+    let route = shop.route().await;
+    assert_eq!((route.backends.len(), route.backends[0].weight), (1, 100), "{route:?}");
+    shop.system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn move_whose_new_node_is_cut_off_during_the_shift_is_undone_without_a_failed_request() {
+    interrupted(App::new("web", 300), async |shop, new| {
+        let pods = shop.system.member(new).pods().list(&Default::default()).await.unwrap().items;
+        for node in pods.into_iter().filter_map(|pod| pod.spec?.node_name) {
+            shop.system.sim().unwrap().node_down(new, &node);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn move_whose_new_copy_crashes_again_and_again_is_undone_without_a_failed_request() {
+    interrupted(App::new("web", 300), async |shop, new| {
+        let member = shop.system.member(new).clone();
+        // Each pod of the new copy is replaced as soon as it is ready, until the move gives up.
+        tokio::spawn(async move {
+            loop {
+                let Ok(pods) = member.pods().list(&Default::default()).await else { return };
+                for pod in pods.items {
+                    let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+                    if conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+                        let _ = member.pods().delete(&pod.metadata.name.unwrap_or_default(), &Default::default()).await;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        });
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn second_route_of_an_address_is_refused_and_a_missing_service_is_named() {
     let shop = Shop::start(App::new("web", 300), json!({})).await;

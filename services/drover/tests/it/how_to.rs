@@ -13,7 +13,7 @@ use crate::page::{clusters, run, shell};
 use crate::readme::{workload, write};
 
 /// Blocks of each page that are not run. Their commands are parsed (lab/cli/tests/it/pages.rs), and the page gives the reason at each.
-const NOT_RUN: [(&str, usize); 13] = [
+const NOT_RUN: [(&str, usize); 14] = [
     ("agents.md", 0),
     ("autoscaling.md", 6),
     ("clusters.md", 1),
@@ -25,6 +25,7 @@ const NOT_RUN: [(&str, usize); 13] = [
     ("memory-guard.md", 1),
     ("relocation.md", 0),
     ("scale-to-zero.md", 2),
+    ("stateful.md", 0),
     ("teams.md", 0),
     ("traffic.md", 2),
 ];
@@ -150,6 +151,37 @@ fn teams_does_what_it_says() {
     shell(REGISTER, &url, folder.path());
     write(&at("web.yaml"), &workload("web", "100m", ""));
     runs("teams.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
+fn stateful_does_what_it_says() {
+    if needs("DROVER_KUBE_BIN").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(2, &at("sim"));
+    let (up, url) = start(folder.path());
+    std::fs::copy(at("sim/sim-1.kubeconfig"), at("a.kubeconfig")).unwrap();
+    std::fs::copy(at("sim/sim-2.kubeconfig"), at("b.kubeconfig")).unwrap();
+    shell(REGISTER, &url, folder.path());
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "directory"},
+        "provisioner": "kubernetes.io/no-provisioner"});
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "db-0"}, "spec": {"capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "directory", "hostPath": {"path": "/srv/db-0"}}});
+    write(&at("class.yaml"), std::slice::from_ref(&class));
+    write(&at("volume.yaml"), &[volume]);
+    shell("kubectl --kubeconfig a.kubeconfig create -f class.yaml -f volume.yaml", &url, folder.path());
+    shell("kubectl --kubeconfig b.kubeconfig create -f class.yaml", &url, folder.path());
+    let mut db = workload("db", "100m", "").remove(0);
+    db["kind"] = json!("StatefulSet");
+    db["spec"]["serviceName"] = json!("db");
+    db["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "directory", "resources": {"requests": {"storage": "1Gi"}}}}]);
+    write(&at("db.yaml"), &[db]);
+    runs("stateful.md", &url, folder.path(), |_| ());
+    shell("kubectl --kubeconfig b.kubeconfig get pv db-0 -o jsonpath={.spec.claimRef.name} | grep -x data-db-0", &url, folder.path());
     drop((up, members));
 }
 

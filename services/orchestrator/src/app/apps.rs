@@ -133,6 +133,7 @@ mod tests {
             objects: vec![],
             scaled: vec![],
             kept: vec![],
+            released: vec![],
             serving_after: 0,
         }
     }

@@ -87,6 +87,7 @@ impl App {
                 state: DesiredState::Present,
                 fence: 0,
                 grants: grants.clone(),
+                share: None,
             };
             Some(Preflight { binding, objects })
         });

@@ -31,6 +31,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             objects: vec![],
             scaled: vec![],
             kept: vec![],
+            released: vec![],
             serving_after: 0,
         })
     });

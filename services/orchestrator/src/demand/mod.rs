@@ -39,14 +39,26 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
             _ => {}
         }
         if let Some(workload) = Workload::of(object)? {
-            workload.count_volumes(&mut demand, &mut claims);
+            workload.count_volumes(own, &mut demand, &mut claims);
             workload.add_immovable_reasons(&mut demand);
-            demand.at_most_once |= object.pointer("/metadata/annotations").is_some_and(|all| all[labels::AT_MOST_ONCE] == "true");
+            let is_stateful = demand.stateful.iter().any(|pods| workload.name == format!("StatefulSet/{}", pods.set));
+            demand.at_most_once |=
+                !is_stateful && object.pointer("/metadata/annotations").is_some_and(|all| all[labels::AT_MOST_ONCE] == "true");
             images.extend(pod::images(&workload.pod).map(image_name));
             match object.pointer("/metadata/annotations").is_some_and(|annotations| annotations[labels::HOOK].is_string()) {
                 false => demand.groups.push(workload.pods()),
                 true => hooks.push(workload.pods()),
             }
+        }
+    }
+    if demand.at_most_once && !demand.stateful.is_empty() {
+        demand.immovable.push("volume: it has a workload that must not run twice beside pods with volumes".to_owned());
+    }
+    // Somebody else would change the number of pods while they move.
+    for object in objects.iter().filter(|object| object["kind"] == "HorizontalPodAutoscaler") {
+        let target = &object["spec"]["scaleTargetRef"];
+        if let Some(pods) = demand.stateful.iter().find(|pods| target["kind"] == "StatefulSet" && target["name"] == pods.set.as_str()) {
+            demand.immovable.push(format!("volume: StatefulSet/{} has volumes and is scaled by a HorizontalPodAutoscaler", pods.set));
         }
     }
     // Hooks run one after the other: room for the largest is room for all.

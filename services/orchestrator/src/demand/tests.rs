@@ -83,15 +83,9 @@ fn apps_with_data_or_bound_to_a_node_are_immovable() {
         spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         template(spec)
     };
-    let claim = json!({"metadata": {"name": "data"}, "spec": {}});
     let hostname = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [hostname]}]}}});
     let cases = [
-        (
-            "volume",
-            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
-            "spec": {"replicas": 2, "volumeClaimTemplates": [claim], "template": pod(json!({}))}}),
-        ),
         ("volume", deployment(json!({"template": pod(json!({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}))}))),
         ("volume", deployment(json!({"template": pod(json!({"volumes": [{"name": "d", "nfs": {"server": "s", "path": "/"}}]}))}))),
         ("volume", json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": {}})),
@@ -111,6 +105,20 @@ fn apps_with_data_or_bound_to_a_node_are_immovable() {
     let scratch = json!({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c"}}, {"name": "c"}]});
     let demand = of(&[deployment(json!({"template": pod(scratch)}))], "default").unwrap();
     assert!(demand.immovable.is_empty(), "{:?}", demand.immovable);
+}
+
+#[test]
+fn volumes_of_a_stateful_set_are_taken_along_unless_somebody_else_scales_it() {
+    let claim = json!({"metadata": {"name": "data"}, "spec": {}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {"replicas": 2,
+        "ordinals": {"start": 3}, "volumeClaimTemplates": [claim], "template": template(json!({"containers": [container(json!({}))]}))}});
+    let demand = of(std::slice::from_ref(&set), "shop").unwrap();
+    assert!(demand.immovable.is_empty() && demand.volumes == 2, "{demand:?}");
+    assert_eq!(demand.stateful[0].claims().collect::<Vec<_>>(), ["shop/data-db-3", "shop/data-db-4"]);
+    let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "db"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}});
+    let scaled = of(&[set, scaler], "shop").unwrap();
+    assert_eq!(scaled.immovable, ["volume: StatefulSet/db has volumes and is scaled by a HorizontalPodAutoscaler"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::scheduling::{Amounts, Demand, PodGroup};
+use drover_api::scheduling::{Amounts, Demand, PodGroup, StatefulPods};
 use drover_members::amounts;
 use drover_quantity::NotAQuantity;
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
@@ -74,11 +74,18 @@ impl<'a> Workload<'a> {
     }
 
     /// Counts persistent volumes (a claim that several pods use only once) and why they keep the app in its place.
-    pub fn count_volumes(&self, demand: &mut Demand, claims: &mut BTreeSet<String>) {
-        for template in self.array("/spec/volumeClaimTemplates") {
-            let name = template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            demand.volumes += self.replicas().max(1);
-            demand.immovable.push(format!("volume: {} keeps data in its volumes {name}", self.name));
+    pub fn count_volumes(&self, namespace: &str, demand: &mut Demand, claims: &mut BTreeSet<String>) {
+        let name = |template: &Value| template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let templates: Vec<String> = self.array("/spec/volumeClaimTemplates").map(name).collect();
+        if !templates.is_empty() {
+            demand.volumes += self.replicas() * u32::try_from(templates.len()).unwrap_or(1);
+            demand.stateful.push(StatefulPods {
+                namespace: namespace.to_owned(),
+                set: self.name.rsplit('/').next().unwrap_or_default().to_owned(),
+                start: self.number("/spec/ordinals/start").unwrap_or(0),
+                replicas: self.replicas(),
+                templates,
+            });
         }
         for volume in self.pod.volumes.iter().flatten() {
             match pod::volume_kind(volume) {

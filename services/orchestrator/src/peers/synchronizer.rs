@@ -1,7 +1,7 @@
 //! Client of resource-synchronizer: desired state of the members. Their actual state comes by feed (`tasks::follow`).
 
 use async_trait::async_trait;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight, VolumeAnswer, VolumeQuestion};
 use drover_service::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
@@ -18,6 +18,8 @@ pub trait Synchronizer: Send + Sync {
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError>;
     /// Why a member would refuse objects, a sentence per object. Nothing is written.
     async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError>;
+    /// The pods with volumes of some StatefulSets. Nothing is written.
+    async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError>;
 }
 
 #[async_trait]
@@ -33,5 +35,8 @@ impl Synchronizer for Client {
     }
     async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError> {
         self.preflight_ask(asked).await.answer(self).map(|answer| answer.reasons)
+    }
+    async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError> {
+        self.volumes_ask(asked).await.answer(self)
     }
 }

@@ -59,6 +59,7 @@ impl Binding {
             state,
             fence,
             grants: None,
+            share: None,
         }
     }
 }

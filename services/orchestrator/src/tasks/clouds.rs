@@ -111,6 +111,7 @@ fn desired(copy: &CloudCopy, state: DesiredState, fence: i64) -> DesiredBinding 
         fence,
         // What it may have was checked when it was instantiated.
         grants: None,
+        share: None,
     }
 }
 

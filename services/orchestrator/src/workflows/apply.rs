@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::bindings::{Bundle, DesiredBinding, DesiredState};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Share};
 use drover_store::Timestamp;
 use drover_workflow::StepError;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,16 @@ pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> R
     put_binding(environment, binding, fence).await
 }
 
+/// Like [`send`], for a copy that runs only this part of the app.
+///
+/// # Errors
+///
+/// See [`send`].
+pub async fn send_share(environment: &Environment, binding: &Binding, share: Arc<Share>, fence: i64) -> Result<(), StepError> {
+    put_bundle(environment, binding).await?;
+    put_part(environment, binding, Some(share), fence).await
+}
+
 async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
     let objects = bundle::objects_in(&mut *environment.store.pool().acquire().await?, &binding.digest, &binding.member).await?;
     let digest = sent_digest(&binding.digest, &binding.member);
@@ -80,8 +90,12 @@ async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), 
 }
 
 async fn put_binding(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
+    put_part(environment, binding, None, fence).await
+}
+
+async fn put_part(environment: &Environment, binding: &Binding, share: Option<Arc<Share>>, fence: i64) -> Result<(), StepError> {
     let granted = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
-    let desired = DesiredBinding { grants: granted.map(Arc::new), ..binding.desired(DesiredState::Present, fence) };
+    let desired = DesiredBinding { grants: granted.map(Arc::new), share, ..binding.desired(DesiredState::Present, fence) };
     environment.services.synchronizer.put_binding(&desired).await.map_err(refused)
 }
 

@@ -158,6 +158,7 @@ mod tests {
             objects: vec![],
             scaled: vec![],
             kept: vec![],
+            released: vec![],
             serving_after: 0,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use drover_api::plans::PlanSubject;
-use drover_api::scheduling::{Amounts, AppRequest, Claim, DigRef, Move, Plan};
+use drover_api::scheduling::{Amounts, AppRequest, Claim, DigRef, Move, Plan, StatefulPods};
 use drover_orchestrator::store::binding::Binding;
 use drover_orchestrator::store::deployment::DeploymentState;
 use drover_orchestrator::workflows::{Delivery, Instantiate, Relocate, Terminate, Update, instantiate, relocate, terminate, update};
@@ -155,6 +155,54 @@ impl WorkflowCase for Relocation {
 
 mod relocation {
     drover_workflow::generic_tests!(super::CaseFixture<super::Relocation>);
+}
+
+/// A victim of two pods with volumes.
+struct Stateful(Moves);
+
+#[async_trait]
+impl WorkflowCase for Stateful {
+    type Workflow = Relocate;
+
+    async fn fresh() -> Self {
+        let base = Base::fresh().await;
+        let victim = base.group("victim", DeploymentState::Instantiated).await;
+        let newcomer = base.group("newcomer", DeploymentState::Approved).await;
+        let mut asks = request("v", 600, &["a", "b", "c", "d"]);
+        let pods = StatefulPods { namespace: "default".into(), set: "v".into(), start: 0, replicas: 2, templates: vec!["data".into()] };
+        asks.demand.stateful.push(pods);
+        base.fakes.members.with_pods("v", 2);
+        let old = base.serving(&victim, asks, "a").await;
+        let plan = base.fakes.plans.propose(PlanSubject::Newcomer(newcomer.clone()), plan_to_b(&old));
+        Self(Moves { base, victim, newcomer, old, plan })
+    }
+    fn base(&self) -> &Base {
+        &self.0.base
+    }
+    fn input(&self) -> relocate::Order {
+        Relocation::order(&self.0)
+    }
+    async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
+        let Moves { base, victim, newcomer, .. } = &self.0;
+        base.expect(&[victim, newcomer], &["n@a held", "v@b held"], &["v@b current"], &["v@b"]).await?;
+        let (running, history) = (base.fakes.members.running(), base.fakes.members.history());
+        let one_by_one =
+            ["share v@b 2+0", "share v@a 0+1", "share v@b 1+1", "share v@a 0+0", "share v@b 0+2", "absent v@a"].map(str::to_owned);
+        match (running == ["v-0@b", "v-1@b"], history == one_by_one) {
+            (true, true) => Ok(()),
+            _ => Err(format!("{running:?} after {history:?}")),
+        }
+    }
+    async fn check_undone(&self) -> Result<(), String> {
+        let Moves { base, victim, newcomer, .. } = &self.0;
+        base.expect(&[victim, newcomer], &["v@a held"], &["v@a current"], &["v@a"]).await?;
+        let running = base.fakes.members.running();
+        if running == ["v-0@a", "v-1@a"] { Ok(()) } else { Err(format!("{running:?} after {:?}", base.fakes.members.history())) }
+    }
+}
+
+mod stateful {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Stateful>);
 }
 
 /// The victim never starts on `b`. Of the alternatives, `c` is full when it is first asked for and has room after that.

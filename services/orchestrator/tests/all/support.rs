@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::agents::AgentOrders;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight, VolumeAnswer, VolumeQuestion};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
@@ -94,6 +94,9 @@ impl Synchronizer for NoPeers {
         no_peer()
     }
     async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> {
+        no_peer()
+    }
+    async fn volumes(&self, _: &VolumeQuestion) -> Result<VolumeAnswer, PeerError> {
         no_peer()
     }
     async fn preflight(&self, _: &Preflight) -> Result<Vec<String>, PeerError> {

@@ -1,5 +1,6 @@
 //! Relocation: victims get new copies on other members, and only when all of these are ready the old copies are removed (make
-//! before break). Only apps that must not run twice break before they make ([`once`]).
+//! before break). Only apps that must not run twice break before they make ([`once`]), and
+//! the pods of apps with volumes move one after the other ([`stateful`]).
 //!
 //! A plan claims no room. Its assumptions are checked in one place, the ledger transaction of `claim`; if one no longer holds, the
 //! relocation fails with the differences and nothing is written. A relocation is one wave: all victims are prepared together and cut
@@ -12,6 +13,7 @@ mod prepare;
 mod replace;
 mod shift;
 mod start;
+mod stateful;
 
 use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move, Plan};
 use drover_store::Timestamp;
@@ -88,6 +90,9 @@ pub struct RelocateState {
     /// Since when the newcomer would not fit even if everything that leaves had left.
     #[serde(default)]
     taken_since: Option<Timestamp>,
+    /// New copies that stopped being ready while the old ones still served.
+    #[serde(default)]
+    unready: shift::Unready,
     #[serde(default)]
     removal: Removal,
 }
@@ -120,6 +125,9 @@ pub struct MoveProgress {
     /// The time without a copy, of an app that must not run twice.
     #[serde(default)]
     gap: Option<once::Gap>,
+    /// How far its pods are, if they move one after the other with their volumes.
+    #[serde(default)]
+    handover: Option<stateful::Handover>,
     /// How far its traffic is, if it has a route.
     #[serde(default)]
     shift: Option<shift::Shift>,
@@ -175,6 +183,10 @@ impl MoveProgress {
     /// Name of the app, for people.
     fn name(&self) -> String {
         format!("{}/{}", self.old.dig.composite_app, self.old.app)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.stage == MoveStage::Ready
     }
 
     /// Its place in this order of application, if it has one.

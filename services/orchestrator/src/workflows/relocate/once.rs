@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now, remove};
-use super::{MoveProgress, MoveStage, Preparation, Relocate};
+use super::{MoveProgress, MoveStage, Preparation, Relocate, stateful};
 use crate::environment::binding_key;
 use crate::store::binding::{self, Role};
 
@@ -48,7 +48,8 @@ impl MoveProgress {
     /// The copies whose status the move waits for.
     pub(super) fn awaited(&self) -> Vec<String> {
         let gap = self.gap.iter().flat_map(|gap| gap.given_up.iter().copied().chain([self.old.id]));
-        gap.chain([self.new]).map(binding_key).collect()
+        let old = self.handover.iter().map(|_| self.old.id);
+        gap.chain(old).chain([self.new]).map(binding_key).collect()
     }
 }
 
@@ -102,6 +103,10 @@ pub(super) async fn make_way(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) 
 
 /// Undo: removes the new copies; where an old one was stopped, waits until the new ones are gone and starts it again.
 pub(super) async fn take_away(ctx: &mut Ctx<Relocate>) -> StepResult {
+    if let Some(waiting) = stateful::bring_back(ctx).await? {
+        return Ok(waiting);
+    }
+    stateful::restore(ctx).await?;
     ctx.progress("removing the new copies");
     if let Some(waiting) = remove::remove_targets(ctx).await? {
         return Ok(waiting);

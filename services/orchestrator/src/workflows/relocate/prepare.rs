@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now};
 use super::replace::{self, NextClaim};
-use super::{MoveProgress, MoveStage, Preparation, Relocate, once};
+use super::{MoveProgress, MoveStage, Preparation, Relocate, once, stateful};
 use crate::store::binding;
 use crate::store::refused_destination;
 
@@ -79,6 +79,12 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
     {
         return Ok(not_yet);
     }
+    if starts
+        && ctx.state.moves[index].is_stateful()
+        && let Some(not_yet) = stateful::hand_over(ctx, index, fence).await?
+    {
+        return Ok(not_yet);
+    }
     let moving = &mut ctx.state.moves[index];
     if starts {
         apply::send(&environment, &moving.new_copy(operation), fence).await?;
@@ -94,6 +100,11 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         Readiness::Failed { reason, .. } | Readiness::Unschedulable(reason) => reason,
     };
     let copy = moving.new_copy(operation);
+    if moving.is_stateful() {
+        // Its volumes are here, so no other destination can take it: everything goes back.
+        let message = format!("{} did not stay ready on {}; its pods go back", moving.name(), moving.to);
+        return Err(StepError::fail("destination_not_ready", message).reasons([reason]));
+    }
     let mut tx = environment.transaction(operation, ctx.fence).await?;
     refused_destination::record(&mut tx, &copy, &reason).await?;
     tx.commit().await?;
@@ -102,10 +113,10 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
 }
 
 /// The moves as positions, in the order in which the plan wants their copies applied: a copy that becomes ready in this pass lets the
-/// next one be applied in it. Moves without a rank come first, and those that must not run twice after the others.
+/// next one be applied in it. Moves without a rank come first, and those that stop before they start after the others.
 fn application_order(order: &[Uuid], moves: &[MoveProgress]) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..moves.len()).collect();
-    positions.sort_by_key(|position| (moves[*position].rank(order), moves[*position].at_most_once()));
+    positions.sort_by_key(|position| (moves[*position].rank(order), moves[*position].at_most_once(), moves[*position].is_stateful()));
     positions
 }
 

@@ -27,8 +27,18 @@ use crate::traffic::{CopyTraffic, Reported};
 const FOLLOWS: Duration = Duration::from_secs(30);
 /// Between a change of weights and the count of what is under way: a request that was being sent is counted by then.
 const SETTLES: Duration = Duration::from_millis(500);
+/// How often a new copy may stop being ready before the cut-over: one that crashes again and again does so in the old one's place, too.
+const UNREADY_TIMES: u32 = 2;
 /// Interval of checks when no report wakes the step.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// New copies that are not ready although they were.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Unready {
+    since: Option<Timestamp>,
+    /// How often that was so.
+    times: u32,
+}
 
 /// How far the traffic of one move is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,12 +78,17 @@ pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
     let ready = |moving: &&MoveProgress| environment.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
     let waiting: Vec<String> = ctx.state.moves.iter().filter(|moving| !ready(moving)).map(|moving| binding_key(moving.new)).collect();
     if !waiting.is_empty() {
-        let limit = environment.deadlines.ready;
-        if ctx.waited() >= limit + shifting(&ctx.state.moves) {
+        let unready = &mut ctx.state.unready;
+        if unready.since.is_none() {
+            (unready.since, unready.times) = (Some(now()), unready.times + 1);
+        }
+        let too_long = unready.since.is_some_and(|since| now() >= readiness::after(since, environment.deadlines.ready));
+        if too_long || unready.times > UNREADY_TIMES {
             return Err(StepError::fail("destination_not_ready", "a new copy stopped being ready before the cut-over"));
         }
         return Ok(Outcome::park(waiting).until(readiness::after(now(), CHECK_EVERY)));
     }
+    ctx.state.unready.since = None;
     let (mut keys, mut notes, mut until) = (Vec::new(), Vec::new(), None::<Timestamp>);
     for index in 0..ctx.state.moves.len() {
         let routed = Routed::read(&environment, &ctx.state.moves[index]).await?;
@@ -99,19 +114,14 @@ pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
     }
 }
 
-/// Time that the step has spent on traffic, which does not count against readiness.
-fn shifting(moves: &[MoveProgress]) -> Duration {
-    let first = moves.iter().filter_map(|moving| moving.shift.as_ref()).map(|shift| shift.since).min();
-    first.map_or(Duration::ZERO, |since| Duration::try_from(now().duration_since(*since)).unwrap_or_default())
-}
-
 async fn pass(ctx: &mut Ctx<Relocate>, index: usize, routed: &Routed) -> Result<Pass, StepError> {
     let environment = ctx.environment.clone();
     if routed.routes.is_empty() || !environment.traffic.is_served() {
         return Ok(Pass::Done);
     }
     let policy = routed.routes[0].0.spec.shift.clone();
-    let shares = policy.shares();
+    // Pods that moved one after the other took their share of the traffic along.
+    let shares = if ctx.state.moves[index].is_stateful() { vec![100] } else { policy.shares() };
     let moving = &mut ctx.state.moves[index];
     let (old, new, name) = (moving.old.id, moving.new, moving.name());
     let Some(shift) = &mut moving.shift else {
@@ -204,10 +214,15 @@ pub(super) async fn give_back(ctx: &mut Ctx<Relocate>) -> StepResult {
     }
     let mut tx = environment.transaction(ctx.id, ctx.fence).await?;
     traffic::clear(&mut tx, ctx.id).await?;
+    // Nothing of these is left where they were: their traffic goes back with their pods.
+    for moving in ctx.state.moves.iter().filter(|moving| moving.handover.is_some()) {
+        traffic::set(&mut tx, ctx.id, moving.old.id, 0).await?;
+        traffic::set(&mut tx, ctx.id, moving.new, 100).await?;
+    }
     tx.commit().await?;
     environment.traffic.nudge();
     let (mut keys, mut until) = (Vec::new(), None::<Timestamp>);
-    for moving in &mut ctx.state.moves {
+    for moving in ctx.state.moves.iter_mut().filter(|moving| moving.handover.is_none()) {
         let routed = Routed::read(&environment, moving).await?;
         let (old, new) = (moving.old.id, moving.new);
         let Some(shift) = moving.shift.as_mut().filter(|_| !routed.routes.is_empty() && environment.traffic.is_served()) else { continue };

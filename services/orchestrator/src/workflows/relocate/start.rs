@@ -41,6 +41,7 @@ pub(super) async fn hold_victims(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection)
                 next: None,
                 sent: None,
                 gap: None,
+                handover: None,
                 shift: None,
             }),
             None => changed.push(format!("{}/{} no longer runs on {} as in the plan", victim.dig.name, victim.app, victim.from)),

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, ScaledWorkload};
+use drover_api::bindings::{
+    BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, Release, ScaledWorkload, SetName, SetShare, Share,
+    StatefulPod, TakenVolume, VolumeAnswer, VolumeQuestion,
+};
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// How an app behaves on a member.
@@ -26,6 +29,8 @@ pub enum Behaviour {
     Unreachable,
     /// It is ready, and its pods take long to end.
     Lingering,
+    /// It is ready while it is to run at most one pod with volumes.
+    OnlyOnePod,
 }
 
 #[derive(Default)]
@@ -36,6 +41,8 @@ struct Inner {
     statuses: BTreeMap<Uuid, BindingStatus>,
     /// Apps of which a removed copy may become present again: those that must not run twice.
     returning: BTreeSet<String>,
+    /// The pods with volumes of an app, wherever it runs.
+    pods: BTreeMap<String, Vec<StatefulPod>>,
     /// `present app@member` and `absent app@member`, each change once, in order.
     history: Vec<String>,
     /// Apps on clusters where every digest but this one is refused.
@@ -98,6 +105,35 @@ impl FakeMembers {
         self.inner.lock().unwrap().returning.insert(app.to_owned());
     }
 
+    /// Gives an app pods with volumes. From then on no two copies may run the same one.
+    pub fn with_pods(&self, app: &str, count: u32) {
+        let pod = |ordinal: u32| {
+            let name = format!("data-{app}-{ordinal}");
+            let volume = TakenVolume {
+                claim: json!({"metadata": {"namespace": "default", "name": name}}),
+                volume: json!({"metadata": {"name": format!("pv-{ordinal}")}}),
+            };
+            StatefulPod { namespace: "default".into(), set: app.to_owned(), ordinal, volumes: vec![volume] }
+        };
+        self.inner.lock().unwrap().pods.insert(app.to_owned(), (0..count).map(pod).collect());
+    }
+
+    /// From now on nothing is known of the pods of an app.
+    pub fn without_pods(&self, app: &str) {
+        self.inner.lock().unwrap().pods.remove(app);
+    }
+
+    /// The pods with volumes that run, as `pod@cluster`, sorted.
+    pub fn running(&self) -> Vec<String> {
+        let inner = self.inner.lock().unwrap();
+        let of = |desired: &DesiredBinding| {
+            inner.runs(desired).into_iter().map(|pod| format!("{pod}@{}", desired.member.cluster())).collect::<Vec<_>>()
+        };
+        let mut running: Vec<String> = inner.desired.values().flat_map(of).collect();
+        running.sort();
+        running
+    }
+
     /// `app@cluster` of every binding that is desired to be present, sorted.
     pub fn present(&self) -> Vec<String> {
         let inner = self.inner.lock().unwrap();
@@ -151,7 +187,8 @@ impl FakeMembers {
             (_, Behaviour::Unreachable) => Phase::Unreachable,
             (false, Behaviour::Lingering) => Phase::Deleting,
             (false, _) => Phase::Gone,
-            (true, Behaviour::Ready | Behaviour::Lingering) => Phase::Ready,
+            (true, Behaviour::OnlyOnePod) if inner.wants(desired).len() > 1 => Phase::Applied,
+            (true, Behaviour::Ready | Behaviour::Lingering | Behaviour::OnlyOnePod) => Phase::Ready,
             (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
             (true, Behaviour::Refused | Behaviour::Differs) => Phase::Failed,
         };
@@ -179,10 +216,40 @@ impl FakeMembers {
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
             scaled: inner.scaled.get(&key).cloned().unwrap_or_default(),
             kept: vec![],
+            released: match (&desired.share, behaviour) {
+                (Some(share), Behaviour::Ready | Behaviour::Stuck | Behaviour::Refused | Behaviour::OnlyOnePod) => {
+                    share.releases.iter().map(Release::key).collect()
+                }
+                _ => vec![],
+            },
             serving_after: 0,
         };
         inner.statuses.insert(desired.id, status.clone());
         self.feed.publish(desired.id.to_string(), Some(status));
+    }
+}
+
+impl Inner {
+    /// The pods with volumes that a binding is to run.
+    fn wants(&self, desired: &DesiredBinding) -> BTreeSet<String> {
+        let Some(pods) = self.pods.get(&desired.app).filter(|_| desired.state == DesiredState::Present) else { return BTreeSet::new() };
+        let here = |pod: &&StatefulPod| {
+            let runs = |set: &SetShare| (set.start..set.start + set.replicas).contains(&pod.ordinal);
+            desired.share.as_ref().is_none_or(|share| share.sets.iter().any(runs))
+        };
+        pods.iter().filter(here).map(|pod| format!("{}-{}", pod.set, pod.ordinal)).collect()
+    }
+
+    /// The pods with volumes that a binding may run: also those of which nobody has said that they stopped.
+    fn runs(&self, desired: &DesiredBinding) -> BTreeSet<String> {
+        let mut pods = self.wants(desired);
+        let lingers =
+            |pod: &String| self.statuses.get(&desired.id).is_some_and(|status| !status.released.iter().any(|key| key.ends_with(pod)));
+        let behaviour = self.behaviour.get(&(desired.app.clone(), desired.member.cluster().to_owned()));
+        if matches!(behaviour, Some(Behaviour::Lingering | Behaviour::Unreachable)) {
+            pods.extend(desired.share.iter().flat_map(|share| &share.releases).map(|release| release.pod.clone()).filter(lingers));
+        }
+        pods
     }
 }
 
@@ -209,7 +276,19 @@ impl Synchronizer for FakeMembers {
                 || inner.returning.contains(&binding.app),
             "a removed binding must not become present again: {binding:?}"
         );
-        if before.is_none_or(|before| before.state != binding.state) {
+        let of_share = |share: &Share| {
+            let sets = share.sets.iter().map(|set| format!("{}+{}", set.start, set.replicas));
+            format!("share {}@{} {}", binding.app, binding.member.cluster(), sets.collect::<Vec<_>>().join(" "))
+        };
+        let starts = inner.wants(binding);
+        for other in inner.desired.values().filter(|other| other.id != binding.id && other.app == binding.app) {
+            let both: Vec<String> = inner.runs(other).intersection(&starts).cloned().collect();
+            assert!(both.is_empty(), "{both:?} would run on {} and {}: {:#?}", other.member, binding.member, inner.history);
+        }
+        if let Some(share) = binding.share.as_ref().filter(|share| before.is_none_or(|before| before.share.as_ref() != Some(share))) {
+            let told = of_share(share);
+            inner.history.push(told);
+        } else if before.is_none_or(|before| before.state != binding.state) {
             let word = if binding.state == DesiredState::Present { "present" } else { "absent" };
             inner.history.push(format!("{word} {}@{}", binding.app, binding.member.cluster()));
         }
@@ -227,6 +306,19 @@ impl Synchronizer for FakeMembers {
         inner.statuses.remove(&binding);
         self.feed.publish(binding.to_string(), None);
         Ok(())
+    }
+
+    async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError> {
+        let inner = self.inner.lock().unwrap();
+        let of_set = |set: &SetName| match inner.pods.get(&set.name) {
+            Some(pods) => {
+                let here = |pod: &StatefulPod| StatefulPod { namespace: set.namespace.clone(), ..pod.clone() };
+                VolumeAnswer { pods: pods.iter().map(here).collect(), problems: vec![] }
+            }
+            None => VolumeAnswer { pods: vec![], problems: vec![format!("the volume claim data-{}-0 is not bound to a volume", set.name)] },
+        };
+        let (pods, problems) = asked.sets.iter().map(of_set).map(|answer| (answer.pods, answer.problems)).unzip::<_, _, Vec<_>, Vec<_>>();
+        Ok(VolumeAnswer { pods: pods.concat(), problems: problems.concat() })
     }
 
     async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError> {

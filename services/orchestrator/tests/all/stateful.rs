@@ -1,0 +1,100 @@
+//! Apps with volumes move pod by pod. The members in memory let no pod be asked for in two places.
+
+use std::time::Duration;
+
+use drover_testkit::eventually;
+
+use crate::fakes::{Behaviour, Fakes};
+use crate::scenarios::{approved, approved_with, expect_state, plan, run, stack};
+use crate::support::Stack;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `victim` has two pods with volumes and runs on a; `newcomer` is allowed on a only and does not fit beside it. The plan moves `victim` to
+/// b, or else to c.
+async fn full() -> (Fakes, Stack, String) {
+    let (fakes, stack) = stack().await;
+    let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: victim}\nspec:\n  replicas: 2\n  serviceName: victim\n  \
+               selector: {matchLabels: {app: victim}}\n  template:\n    metadata: {labels: {app: victim}}\n    spec:\n      containers:\n      \
+               - {name: c, image: registry/victim:1, resources: {requests: {cpu: 300m, memory: 64Mi}}}\n  volumeClaimTemplates:\n  \
+               - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n";
+    let victim = approved_with(&stack, "victim", set, &["a", "b", "c"], None).await;
+    fakes.members.with_pods("victim", 2);
+    expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");
+    let newcomer = approved(&stack, "newcomer", "900m", &["a"], None).await;
+    let again = fakes.clone();
+    fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
+    (fakes, stack, newcomer)
+}
+
+#[tokio::test]
+async fn pods_move_one_after_the_other_the_highest_first() {
+    let (fakes, stack, newcomer) = full().await;
+    expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.members.running(), ["victim-0@b", "victim-1@b"]);
+    let expected = [
+        "present victim@a",
+        "share victim@b 2+0",
+        "share victim@a 0+1",
+        "share victim@b 1+1",
+        "share victim@a 0+0",
+        "share victim@b 0+2",
+        "absent victim@a",
+        "present newcomer@a",
+    ];
+    assert_eq!(fakes.members.history(), expected);
+}
+
+#[tokio::test]
+async fn pods_go_back_one_after_the_other_when_the_destination_fails_half_way() {
+    let (fakes, stack, newcomer) = full().await;
+    fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
+    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
+    expect_state(&failed, "failed");
+    assert_eq!(failed["code"], "destination_not_ready", "{failed:#}");
+    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"]);
+    let history = fakes.members.history();
+    let back =
+        ["share victim@b 0+2", "share victim@b 1+1", "share victim@a 0+1", "share victim@b 2+0", "share victim@a 0+2", "absent victim@b"];
+    assert!(history.windows(back.len()).any(|part| part == back), "{history:#?}");
+    assert_eq!(fakes.ledger.summary(), ["victim@a held"]);
+}
+
+#[tokio::test]
+async fn pod_on_an_unreachable_member_is_started_nowhere_else() {
+    let (fakes, stack, newcomer) = full().await;
+    fakes.members.behave("victim", "a", Behaviour::Unreachable);
+    let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
+    let operation = answer.headers["location"].to_str().unwrap().to_owned();
+    let says = async || {
+        let child = stack.get(&operation).await["children"][0].as_str()?.to_owned();
+        let message = stack.get(&format!("/v2/operations/{child}")).await["message"].as_str()?.to_owned();
+        message.contains("nobody knows whether victim-1 has stopped there").then_some(())
+    };
+    eventually(PATIENCE, says).await;
+    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"], "as far as anybody knows");
+    fakes.members.behave("victim", "a", Behaviour::Ready);
+    expect_state(&stack.ended(&operation).await, "succeeded");
+    assert_eq!(fakes.members.running(), ["victim-0@b", "victim-1@b"]);
+}
+
+#[tokio::test]
+async fn pod_that_does_not_stop_is_started_nowhere_else() {
+    let (fakes, stack, newcomer) = full().await;
+    fakes.members.behave("victim", "a", Behaviour::Lingering);
+    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
+    expect_state(&failed, "failed");
+    assert_eq!(failed["code"], "copy_not_stopped", "{failed:#}");
+    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"]);
+    assert!(!fakes.members.history().contains(&"share victim@b 1+1".to_owned()), "{:#?}", fakes.members.history());
+}
+
+#[tokio::test]
+async fn app_whose_volumes_cannot_be_read_stays_as_it_is() {
+    let (fakes, stack, newcomer) = full().await;
+    fakes.members.without_pods("victim");
+    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
+    expect_state(&failed, "failed");
+    assert_eq!(failed["code"], "volume_app", "{failed:#}");
+    assert!(!fakes.members.history().iter().any(|change| change.starts_with("share")), "{:#?}", fakes.members.history());
+}

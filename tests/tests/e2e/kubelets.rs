@@ -1,0 +1,96 @@
+//! The paper's experiment with volumes, on real kubelets: two pods, two volumes in one shared directory, each serving its own page.
+//!
+//! Each pod writes its node and the time of the machine to its volume every 50 ms. A volume whose lines change from one node to another more
+//! often than there were moves had two writers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use drover_e2e::apps::App;
+use drover_e2e::emco::Group;
+use drover_e2e::{System, succeeded};
+use drover_testkit::{eventually, needs};
+
+use super::stateful::{CLASS, class, drain, volume};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Serves the volume on port 8080, and writes who and when into it.
+const PROGRAM: &str =
+    "httpd -p 8080 -h /data; while true; do read now idle < /proc/uptime; echo \"$NODE $now\" >> /data/writers; usleep 50000; done";
+
+/// What the pod with this ordinal answers.
+async fn page(system: &System, member: &str, ordinal: u32) -> Option<String> {
+    let pod = system.member(member).pods().get_opt(&format!("db-{ordinal}")).await.unwrap()?;
+    let address = pod.status?.pod_ip?;
+    reqwest::get(format!("http://{address}:8080/index.html")).await.ok()?.text().await.ok()
+}
+
+async fn serves_its_volume(system: &System, member: &str) {
+    for ordinal in 0..2 {
+        let wanted = format!("volume {ordinal}");
+        eventually(PATIENCE, async || (page(system, member, ordinal).await? == wanted).then_some(())).await;
+    }
+}
+
+/// The writers of a volume in their order, and the longest time between two of them in seconds.
+fn writers(volume: &Path) -> (Vec<String>, f64) {
+    let text = std::fs::read_to_string(volume.join("writers")).unwrap();
+    let (mut writers, mut last, mut gap) = (Vec::<String>::new(), 0.0, 0.0_f64);
+    for line in text.lines() {
+        let (node, time) = line.split_once(' ').unwrap();
+        let time: f64 = time.parse().unwrap();
+        if writers.last().is_none_or(|writer| writer != node) {
+            if !writers.is_empty() {
+                gap = gap.max(time - last);
+            }
+            writers.push(node.to_owned());
+        }
+        assert!(time >= last, "{line} after {last}: two writers at once");
+        last = time;
+    }
+    (writers, gap)
+}
+
+async fn each_pod_keeps_its_volume_through(moves: usize) {
+    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let system = System::on_kubelets().await;
+    let shared = tempfile::tempdir().unwrap();
+    let directory = |ordinal: u32| shared.path().join(format!("volume-{ordinal}"));
+    for member in system.members() {
+        class(member, true).await;
+    }
+    for ordinal in 0..2 {
+        std::fs::create_dir(directory(ordinal)).unwrap();
+        std::fs::write(directory(ordinal).join("index.html"), format!("volume {ordinal}")).unwrap();
+        volume(system.member("private-a"), "db", ordinal, directory(ordinal).to_str().unwrap()).await;
+    }
+    let app = App::new("db", 100).memory(32).replicas(2).stateful(CLASS).running("drover.local/busybox:1", PROGRAM);
+    let group = Group::new("db", app).on(&["onprem/private-a", "aws/public-c"]).movable(5).among(&["onprem/private-a", "aws/public-c"]);
+    succeeded(&group.deploy(&system.client).await.unwrap());
+    serves_its_volume(&system, "private-a").await;
+
+    for made in 0..moves {
+        let (provider, from, to) = if made % 2 == 0 { ("onprem", "private-a", "public-c") } else { ("aws", "public-c", "private-a") };
+        succeeded(&drain(&system, provider, from).await);
+        serves_its_volume(&system, to).await;
+    }
+    for ordinal in 0..2 {
+        let (writers, gap) = writers(&directory(ordinal));
+        assert_eq!(writers.len(), moves + 1, "volume {ordinal}: {writers:?}");
+        println!("volume {ordinal}: {moves} moves, at most {gap:.2} s without a writer");
+    }
+    system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_pod_keeps_its_volume_through_two_moves() {
+    each_pod_keeps_its_volume_through(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes minutes; part of make test-long"]
+async fn each_pod_keeps_its_volume_through_ten_moves() {
+    each_pod_keeps_its_volume_through(10).await;
+}
