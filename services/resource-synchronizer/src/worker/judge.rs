@@ -273,7 +273,11 @@ fn present_phase(
             );
             bound.warms_up().then_some(Failure { code: "not_ready", reason })
         };
-        return match hook().filter(|_| bound.hooks_due).or_else(warms_up) {
+        let hands_over = || {
+            let reason = "its pods and volumes are being given up or taken over".to_owned();
+            bound.has_open_share().then_some(Failure { code: "not_ready", reason })
+        };
+        return match hook().filter(|_| bound.hooks_due).or_else(warms_up).or_else(hands_over) {
             None if !bound.hooks_due => (Phase::Ready, None),
             why => (Phase::Applied, why),
         };

@@ -234,7 +234,7 @@ async fn bring_one_back(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, envir
         }
         Some(asked) => {
             // It need not become ready: it is desired as before.
-            let ready = has_reached(environment, moving.old.id, asked.fence, &[Phase::Ready]);
+            let ready = is_ready(environment, moving.old.id, asked.fence);
             if ready || now() >= readiness::after(asked.at, environment.deadlines.ready) {
                 handover.asked = None;
                 return Ok(Back::Again);
@@ -249,9 +249,9 @@ async fn bring_one_back(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, envir
     }
 }
 
-/// Whether a copy is in one of these phases by a request that is not older than `fence`.
-fn has_reached(environment: &Environment, binding: Uuid, fence: i64, phases: &[Phase]) -> bool {
-    environment.statuses.get(binding).is_some_and(|status| status.fence >= fence && phases.contains(&status.phase))
+/// Whether a copy is ready by a request that is not older than `fence`.
+fn is_ready(environment: &Environment, binding: Uuid, fence: i64) -> bool {
+    environment.statuses.get(binding).is_some_and(|status| status.fence >= fence && status.phase == Phase::Ready)
 }
 
 /// Applies the old copies as a whole again, when all their pods are back. One of which that is not known keeps what it was asked for last,
@@ -265,7 +265,7 @@ pub(super) async fn restore(ctx: &mut Ctx<Relocate>) -> Result<(), StepError> {
     for index in 0..ctx.state.moves.len() {
         let moving = &ctx.state.moves[index];
         let Some(Handover { last: Some(last), .. }) = moving.handover else { continue };
-        if has_reached(&environment, moving.old.id, last, &[Phase::Ready, Phase::Applied]) {
+        if is_ready(environment.as_ref(), moving.old.id, last) {
             apply::send(&environment, &moving.old, fence).await?;
         }
     }
