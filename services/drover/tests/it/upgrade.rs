@@ -28,7 +28,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 12] = [
+const BACK: [(&str, i64, &str); 13] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
