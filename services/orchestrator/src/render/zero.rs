@@ -308,12 +308,13 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_reason() {
-        let refused = |change: &dyn Fn(&mut Vec<Value>)| {
+        type Change = dyn Fn(&mut Vec<Value>);
+        let refused = |change: &Change| {
             let mut objects = app("true");
             change(&mut objects);
             expand(objects, "drover:dev").unwrap_err()
         };
-        let cases: [(&dyn Fn(&mut Vec<Value>), &str); 7] = [
+        let cases: [(&Change, &str); 7] = [
             (&|objects| drop(objects.remove(1)), "no Service selects"),
             (
                 &|objects| {
