@@ -41,6 +41,7 @@ pub fn claim_name(template: &str, set: &str, ordinal: u32) -> String {
 /// What a member says of its volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Storage {
     /// Names of the installed CSI drivers.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
