@@ -1,12 +1,13 @@
 //! Drover as it runs in production: a process per service, with a Postgres server. Each process can be killed, stopped (SIGSTOP),
 //! started again, and given failpoints while it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use drover::hub::Client;
@@ -266,11 +267,21 @@ fn peer_variable(service: &str) -> String {
     format!("DROVER_PEERS_{}", service.to_uppercase().replace('-', "_"))
 }
 
-/// Ports that are free now and differ from each other. Another process may take one before it is used; then the service fails to start, and with
-/// it the test.
+/// Ports that are free now. This process never gives one twice, so tests that run at the same time do not meet each other's services.
+/// Another process may take one before it is used; then the service fails to start, and with it the test.
 fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free")).collect();
-    held.iter().map(|listener| listener.local_addr().expect("it was just bound").port()).collect()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut held, mut ports) = (Vec::new(), Vec::new());
+    while ports.len() < count {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free");
+        let port = listener.local_addr().expect("it was just bound").port();
+        held.push(listener);
+        if given.insert(port) {
+            ports.push(port);
+        }
+    }
+    ports
 }
 
 /// The binary of the service, in the same target directory as this test.
