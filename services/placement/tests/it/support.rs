@@ -191,8 +191,16 @@ impl Placement {
         serde_json::from_value(body).unwrap()
     }
 
+    /// Repeated while the database does not answer: connections that a test has cut are noticed when they are used next.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> T {
-        Self::expect(self.send(Method::GET, path, None::<&()>).await)
+        for _ in 0..100 {
+            let answer = self.send(Method::GET, path, None::<&()>).await;
+            if answer.0 != StatusCode::SERVICE_UNAVAILABLE {
+                return Self::expect(answer);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{path} is answered 503 for ten seconds");
     }
 
     pub async fn decide(&self, id: Uuid, request: &DecisionRequest) -> Decision {
