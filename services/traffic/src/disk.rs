@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::table::Table;
 
@@ -44,15 +45,20 @@ impl Disk {
         }
     }
 
-    /// Stores a table.
+    /// Stores the present table, and returns it. One writer at a time, which reads the table when its turn comes: an older table never
+    /// replaces a newer one.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, table: &Table) -> io::Result<()> {
+    pub fn write(&self, present: impl FnOnce() -> Table) -> io::Result<Table> {
+        static WRITER: Mutex<()> = Mutex::new(());
+        let _writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = present();
         let new = self.file.with_extension(format!("{}.new", std::process::id()));
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(table)?)?;
+        file.write_all(&serde_json::to_vec(&table)?)?;
         file.sync_all()?;
-        std::fs::rename(&new, &self.file)
+        std::fs::rename(&new, &self.file)?;
+        Ok(table)
     }
 }

@@ -58,10 +58,9 @@ pub async fn store(path: Arc<DataPath>, disk: Disk, task: TaskHandle) {
     let mut stored = None;
     loop {
         task.active();
-        let table = path.table().used();
-        if stored.as_ref() != Some(&table) {
-            match disk.write(&table) {
-                Ok(()) => stored = Some(table),
+        if stored.as_ref() != Some(&path.table().used()) {
+            match disk.write(|| path.table().used()) {
+                Ok(table) => stored = Some(table),
                 Err(error) => tracing::error!(file = %disk.file().display(), %error, "the table of routes cannot be stored"),
             }
         }

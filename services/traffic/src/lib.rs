@@ -95,8 +95,18 @@ pub async fn start(config: Config, common: Common) -> Result<Running> {
         let _ = taken.serves();
     }
     end(&common, &listeners);
+    let (of, internal) = (listeners.clone(), Arc::new(internal));
+    let sockets = move || {
+        // The next process closes the ports of routes that it does not know, and it begins with the table on disk.
+        if let Err(error) = disk.write(|| path.table().used()) {
+            tracing::error!(file = %disk.file().display(), %error, "the table of routes cannot be stored for the next process");
+        }
+        let mut sockets = of.sockets()?;
+        sockets.push((handover::INTERNAL, internal.try_clone()?));
+        Ok(sockets)
+    };
     match handover::listen(&config.dir) {
-        Ok(control) => be_replaced(&common, &listeners, control, internal, &api.shutdown, Duration::from_secs(config.drain_seconds)),
+        Ok(control) => be_replaced(&common, &listeners, control, sockets, &api.shutdown, Duration::from_secs(config.drain_seconds)),
         // It serves all the same, for example if the path is too long for a Unix socket.
         Err(error) => tracing::warn!(%error, "the ports of this process cannot be handed over to a next one"),
     }
@@ -133,18 +143,12 @@ fn be_replaced(
     common: &Common,
     listeners: &Arc<Listeners>,
     control: UnixListener,
-    internal: TcpListener,
+    sockets: impl Fn() -> std::io::Result<Vec<(u16, TcpListener)>> + Clone + Send + 'static,
     api: &CancellationToken,
     drain: Duration,
 ) {
     let (listeners, api, shutdown) = (listeners.clone(), api.clone(), common.shutdown.clone());
     common.spawn_once("hand-over", move |_| async move {
-        let (of, internal) = (listeners.clone(), Arc::new(internal));
-        let sockets = move || {
-            let mut sockets = of.sockets()?;
-            sockets.push((handover::INTERNAL, internal.try_clone()?));
-            Ok::<_, std::io::Error>(sockets)
-        };
         tokio::select! {
             given = handover::give(control, sockets) => given.context("the ports cannot be handed over")?,
             () = shutdown.cancelled() => return anyhow::Ok(()),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use drover_api::traffic::RouteProtocol;
 use drover_service::Peers;
 use drover_testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{PATIENCE, Process, Shop, client};
+use crate::support::{PATIENCE, Process, Shop, client, free_port, route};
 
 #[tokio::test]
 async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
@@ -20,6 +21,24 @@ async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
     let answer = shop.client.get(format!("http://shop.example:{}/", shop.route.port)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     process.running.stop().await;
+}
+
+#[tokio::test]
+async fn next_process_knows_the_routes_that_came_just_before_it() {
+    let shop = Shop::start().await;
+    // Changes that follow each other within milliseconds are stored together, so the last of them is not yet on disk.
+    for host in ["one.example", "two.example", "three.example"] {
+        let late = route(RouteProtocol::Http, Some(host), free_port(), &[(shop.copy(), 100)]);
+        shop.feeds.route(&late);
+        let address = ("127.0.0.1", late.port);
+        eventually(PATIENCE, async || TcpStream::connect(address).await.ok()).await;
+        if host == "three.example" {
+            let next = Process::with_peers(Peers::default(), shop.dir.path(), None).await;
+            TcpStream::connect(address).await.expect("the port is open in the next process, too");
+            next.running.stop().await;
+        }
+    }
+    shop.process.running.stop().await;
 }
 
 #[tokio::test]
