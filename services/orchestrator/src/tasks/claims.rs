@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use drover_service::TaskHandle;
 
+use super::every::every;
 use crate::app::App;
 
 /// Time between two passes.
@@ -11,11 +12,6 @@ const PERIOD: Duration = Duration::from_secs(5);
 
 /// Makes a pass every [`PERIOD`]; never returns.
 pub async fn run(app: App, task: TaskHandle) {
-    loop {
-        tokio::time::sleep(PERIOD).await;
-        task.active();
-        if let Err(error) = app.follow_scale().await {
-            tracing::debug!(error = %drover_service::problem::chain(&error), "claims could not follow what was scaled, will retry");
-        }
-    }
+    let pass = || async { app.follow_scale().await };
+    every(PERIOD, task, "claims could not follow what was scaled", pass).await;
 }

@@ -4,6 +4,7 @@ pub mod agents;
 mod batch;
 pub mod claims;
 pub mod clouds;
+mod every;
 mod extend;
 pub mod follow;
 mod hand_over;

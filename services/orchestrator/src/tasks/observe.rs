@@ -9,6 +9,7 @@ use drover_service::{TaskHandle, prometheus};
 use reqwest::Url;
 use uuid::Uuid;
 
+use super::every::every;
 use crate::app::{App, Error, measured};
 use crate::resources::CALL_GRAPH;
 use crate::resources::call_graph::{CallGraphSpec, PrometheusSpec};
@@ -23,13 +24,8 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// Makes a pass every [`PERIOD`]; never returns.
 pub async fn run(app: App, prometheus: Option<Url>, task: TaskHandle) {
-    loop {
-        tokio::time::sleep(PERIOD).await;
-        task.active();
-        if let Err(error) = once(&app, prometheus.as_ref()).await {
-            tracing::debug!(error = %drover_service::problem::chain(&error), "measured calls could not be stored, will retry");
-        }
-    }
+    let pass = || async { once(&app, prometheus.as_ref()).await };
+    every(PERIOD, task, "measured calls could not be stored", pass).await;
 }
 
 /// One pass. A query that fails is logged and does not hold up the others.

@@ -10,6 +10,7 @@ use drover_store::StoreError;
 use uuid::Uuid;
 
 use super::batch::each;
+use super::every::every;
 use crate::app::App;
 use crate::store::{binding, hold, next_fence};
 use crate::workflows::SettleError;
@@ -19,13 +20,8 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// Makes a pass every [`PERIOD`]; never returns.
 pub async fn run(app: App, task: TaskHandle) {
-    loop {
-        tokio::time::sleep(PERIOD).await;
-        task.active();
-        if let Err(error) = once(&app).await {
-            tracing::debug!(error = %drover_service::problem::chain(&error), "stray claims could not be looked for, will retry");
-        }
-    }
+    let pass = || async { once(&app).await.map(drop) };
+    every(PERIOD, task, "stray claims could not be looked for", pass).await;
 }
 
 /// One pass over all claims. Returns those that were released; one that fails is logged and does not hold up the others.
