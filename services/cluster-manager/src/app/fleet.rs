@@ -64,6 +64,15 @@ struct Entry {
     reports: Option<(Instant, Reports)>,
 }
 
+impl Entry {
+    fn report(&self, agent: &str) -> Option<AgentReport> {
+        let (at, reports) = self.reports.as_ref()?;
+        let mut report = reports.agents.get(agent)?.clone();
+        report.age_seconds += at.elapsed().as_secs();
+        Some(report).filter(|report| report.age_seconds < FORGOTTEN.as_secs())
+    }
+}
+
 /// Longer than a deletion takes.
 const LEAVING: Duration = Duration::from_secs(30);
 /// A capacity older than this is discarded.
@@ -145,21 +154,17 @@ impl Fleet {
 
     /// What an agent of a member reported last, with its present age; nothing once it is too old.
     pub fn report(&self, key: &MemberKey, agent: &str) -> Option<AgentReport> {
-        let entries = self.entries();
-        let (at, reports) = entries.get(key)?.reports.as_ref()?;
-        let mut report = reports.agents.get(agent)?.clone();
-        report.age_seconds += at.elapsed().as_secs();
-        Some(report).filter(|report| report.age_seconds < FORGOTTEN.as_secs())
+        self.entries().get(key)?.report(agent)
     }
 
     /// All reports that are not too old.
     pub fn reports(&self) -> Vec<(MemberKey, String, AgentReport)> {
-        let known: Vec<(MemberKey, String)> = {
-            let entries = self.entries();
-            let names = |entry: &Entry| entry.reports.iter().flat_map(|(_, reports)| reports.agents.keys().cloned()).collect::<Vec<_>>();
-            entries.iter().flat_map(|(key, entry)| names(entry).into_iter().map(|name| (key.clone(), name))).collect()
+        let entries = self.entries();
+        let of = |(key, entry): (&MemberKey, &Entry)| {
+            let agents = entry.reports.iter().flat_map(|(_, reports)| reports.agents.keys());
+            agents.filter_map(|agent| Some((key.clone(), agent.clone(), entry.report(agent)?))).collect::<Vec<_>>()
         };
-        known.into_iter().filter_map(|(key, name)| Some((key.clone(), name.clone(), self.report(&key, &name)?))).collect()
+        entries.iter().flat_map(of).collect()
     }
 
     /// Marks the member as about to be deleted: it gets no new apps.

@@ -8,18 +8,13 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 
-use super::probe::DEADLINE;
+use super::metrics::{List, get};
 use crate::app::Reports;
 
 /// The Leases of all agents, in one request.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=drover.io%2Fagent";
 const AGENT: &str = "drover.io/agent";
 const REPORT: &str = "drover.io/report";
-
-#[derive(Deserialize)]
-struct List {
-    items: Vec<Lease>,
-}
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
@@ -60,15 +55,8 @@ struct Told {
 
 /// The reports; `None` where the member does not answer, or may not be asked.
 pub async fn read(client: &Client) -> Option<Reports> {
-    let request = http::Request::get(LEASES).body(Vec::new()).ok()?;
-    match tokio::time::timeout(DEADLINE, client.request::<List>(request)).await {
-        Ok(Ok(found)) => Some(summed(found.items, Timestamp::now())),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "the Leases of agents cannot be read");
-            None
-        }
-        Err(_) => None,
-    }
+    let found: List<Lease> = get(client, LEASES).await?;
+    Some(summed(found.items, Timestamp::now()))
 }
 
 /// Adds the Leases of each agent up.
