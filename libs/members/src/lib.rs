@@ -26,6 +26,7 @@ pub mod serving;
 pub mod shared;
 mod transport;
 pub mod trimmed;
+mod volumes;
 
 pub use clients::Clients;
 pub use keeping::{Contents, TakenAlong};
@@ -37,3 +38,4 @@ pub use objects::Object;
 pub use reach::Reach;
 pub use readiness::Readiness;
 pub use shared::Sharers;
+pub use volumes::volume_source;

@@ -4,7 +4,7 @@
 //! and the reclaim policy `Retain`, so that nobody deletes the data with the object.
 
 use drover_api::bindings::{SetName, StatefulPod, TakenVolume, VolumeAnswer, VolumeQuestion};
-use drover_members::{Member, MemberError, ObjectId, labels};
+use drover_members::{Member, MemberError, ObjectId, labels, volume_source};
 use drover_scheduling::claim_name;
 use serde_json::{Map, Value, json};
 
@@ -133,11 +133,10 @@ fn metadata(object: &Value, from: &str) -> Value {
 
 /// Whether a volume of this name leads to the same data.
 pub fn same_source(wanted: &Value, found: &Value) -> bool {
-    const OTHER: [&str; 6] = ["claimRef", "nodeAffinity", "capacity", "accessModes", "mountOptions", "csi"];
-    let sources = wanted["spec"].as_object().into_iter().flatten();
-    let mut sources = sources.filter(|(field, value)| value.is_object() && !OTHER.contains(&field.as_str()));
     let csi = |volume: &Value| (volume["spec"]["csi"]["driver"].clone(), volume["spec"]["csi"]["volumeHandle"].clone());
-    sources.all(|(field, value)| found["spec"][field] == *value) && csi(wanted) == csi(found)
+    // The attributes of a CSI volume may differ between clusters; its handle says which data it is.
+    let same = |(field, value): (&str, &Value)| field == "csi" || found["spec"][field] == *value;
+    wanted["spec"].as_object().and_then(volume_source).is_none_or(same) && csi(wanted) == csi(found)
 }
 
 #[cfg(test)]

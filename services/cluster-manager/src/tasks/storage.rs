@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_members::labels;
+use drover_members::{labels, volume_source};
 use drover_scheduling::{BoundVolume, Storage};
 use kube::Client;
 use serde::Deserialize;
@@ -47,10 +47,6 @@ struct ClaimRef {
     name: String,
 }
 
-/// What a volume has beside its source.
-const NO_SOURCE: [&str; 7] =
-    ["accessModes", "capacity", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy", "volumeAttributesClassName", "volumeMode"];
-
 /// The volumes of a member; `None` if they cannot be read.
 pub async fn read(client: &Client) -> Option<Storage> {
     let volumes: List<Volume> = get(client, "/api/v1/persistentvolumes").await?;
@@ -66,10 +62,10 @@ pub async fn read(client: &Client) -> Option<Storage> {
 
 fn bound(volume: Volume) -> Option<(String, BoundVolume)> {
     let claim = volume.spec.claim_ref?;
-    let (source, described) = volume.spec.others.iter().find(|(field, value)| value.is_object() && !NO_SOURCE.contains(&field.as_str()))?;
+    let (source, described) = volume_source(&volume.spec.others)?;
     let bound = BoundVolume {
         name: volume.metadata.name,
-        source: source.clone(),
+        source: source.to_owned(),
         driver: described["driver"].as_str().filter(|_| source == "csi").map(str::to_owned),
         class: volume.spec.storage_class_name,
     };
