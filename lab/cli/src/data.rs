@@ -35,7 +35,7 @@ pub struct ImportArgs {
     out: Option<PathBuf>,
 }
 
-/// Originals.
+/// A published trace that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Original {
     /// NASA_access_log_Jul95

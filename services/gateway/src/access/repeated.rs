@@ -210,7 +210,7 @@ fn answer(status: i16, headers: Option<Json<BTreeMap<String, String>>>, body: Op
     Ok(response)
 }
 
-/// Of method, path, query and body. The boundary of a multipart body, which clients draw anew each time, does not count.
+/// Of path, query and body; only POSTs have keys. The boundary of a multipart body, which clients draw anew each time, does not count.
 fn digest(request: &Request, body: &[u8]) -> Vec<u8> {
     let mut digest = Sha256::new();
     digest.update(request.uri().path_and_query().map_or("", |path| path.as_str()));
