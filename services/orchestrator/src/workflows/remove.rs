@@ -112,16 +112,18 @@ impl Removal {
         let until = readiness::after(*self.since.get_or_insert_with(now), limit);
         let mut removed = Removed { until: Some(until), ..Removed::default() };
         for binding in bindings {
+            let status = environment.statuses.get(binding.id);
+            // Also of a binding whose room task `retire` released first.
+            if let Some(status) = status.as_ref().filter(|status| status.phase == Phase::Gone) {
+                self.kept.extend(status.kept.iter().map(|why| format!("on {}: {why}", binding.member)));
+            }
             if binding.role == Role::Gone {
                 removed.gone.insert(binding.id);
                 continue;
             }
-            let status = environment.statuses.get(binding.id);
             let sent = self.sent.get(&binding.id).copied().unwrap_or(i64::MAX);
             match status.as_ref().map(|status| status.phase) {
                 Some(Phase::Gone) => {
-                    let kept = status.iter().flat_map(|status| &status.kept);
-                    self.kept.extend(kept.map(|why| format!("on {}: {why}", binding.member)));
                     settle(environment, binding).await?;
                     removed.gone.insert(binding.id);
                 }

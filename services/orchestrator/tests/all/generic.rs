@@ -307,6 +307,7 @@ impl WorkflowCase for Termination {
         let dig = base.group("shop", DeploymentState::Instantiated).await;
         base.serving(&dig, request("web", 300, &["a"]), "a").await;
         base.serving(&dig, request("db", 300, &["b"]), "b").await;
+        base.fakes.members.keep("db", "Namespace/shop stays");
         Self { base, dig }
     }
     fn base(&self) -> &Base {
@@ -315,9 +316,13 @@ impl WorkflowCase for Termination {
     fn input(&self) -> terminate::Order {
         terminate::Order { dig: self.dig.clone(), revision: 1, after: BTreeMap::new() }
     }
-    async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
+    async fn check_done(&self, view: &WorkflowView) -> Result<(), String> {
         if self.base.state(&self.dig).await.0 != DeploymentState::Terminated {
             return Err("not terminated".into());
+        }
+        let kept = &view.state["removal"]["kept"];
+        if *kept != json!(["on onprem+b: Namespace/shop stays"]) {
+            return Err(format!("what stays is reported as {kept}"));
         }
         self.base.expect(&[&self.dig], &[], &[], &[]).await
     }

@@ -49,6 +49,8 @@ struct Inner {
     only: HashMap<(String, String), String>,
     /// `app@member digest` of each write of a binding that is to be present.
     updates: Vec<String>,
+    /// What stays in a member when an app leaves it, and why, by app.
+    kept: HashMap<String, String>,
     /// Workloads that were scaled, by app and cluster.
     scaled: HashMap<(String, String), Vec<ScaledWorkload>>,
 }
@@ -88,6 +90,11 @@ impl FakeMembers {
         for desired in again {
             self.report(&mut inner, &desired);
         }
+    }
+
+    /// From now on an object stays in the member when an app leaves it; `why` is the note of it.
+    pub fn keep(&self, app: &str, why: &str) {
+        self.inner.lock().unwrap().kept.insert(app.to_owned(), why.to_owned());
     }
 
     /// Every bundle of an app but this one is refused on a cluster, until another behaviour is set.
@@ -215,7 +222,7 @@ impl FakeMembers {
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
             scaled: inner.scaled.get(&key).cloned().unwrap_or_default(),
-            kept: vec![],
+            kept: inner.kept.get(&desired.app).filter(|_| phase == Phase::Gone).cloned().into_iter().collect(),
             released: match (&desired.share, behaviour) {
                 (Some(share), Behaviour::Ready | Behaviour::Stuck | Behaviour::Refused | Behaviour::OnlyOnePod) => {
                     share.releases.iter().map(Release::key).collect()
