@@ -27,6 +27,8 @@ spec:
 """
 
 
+# Takes long enough to become ready for an operator to say something meanwhile.
+UNHURRIED = MANIFEST.replace("labels: {app: NAME}}", 'labels: {app: NAME}, annotations: {kit/start-delay: "8s", kit/start-delay-max: "8s"}}')
 # It becomes ready after ten minutes, so that there is time to cancel it.
 SLOW = MANIFEST.replace("labels: {app: NAME}}", 'labels: {app: NAME}, annotations: {kit/start-delay: "600s", kit/start-delay-max: "600s"}}').replace("1500m", "100m")
 

@@ -395,6 +395,10 @@ class Story:
         self.post(f"/v2/plans/{nobody}/apply", code="not_found")
         self.hub.call("DELETE", f"/v2/plans/{nobody}", code="not_found")
         self.post(f"/v2/operations/{nobody}/cancel", code="not_found")
+        off = {"cluster": "onprem+private-a", "reason": "switched off, ticket 4711"}
+        self.post(f"/v2/operations/{nobody}/force-fence", off, code="not_found")
+        self.post(f"/v2/operations/{operations['items'][0]['id']}/force-fence", {**off, "reason": " "}, code="invalid")
+        self.post(f"/v2/operations/{operations['items'][0]['id']}/force-fence", off, status=409)
         self.post(f"/v2/operations/{operations['items'][0]['id']}/cancel", status=409)
         get(f"{cart}/status")
         get(f"{cart}/callers")
@@ -443,7 +447,7 @@ class Story:
         self.get(f"{cart}/revisions/diff?from=1&to=2")
         self.post(f"{cart}/rollback?dryRun=All", {"spec": {"revision": "1"}})
         self.finished(self.post(f"{cart}/rollback", {"spec": {"revision": "1"}}))
-        second = self.group("cart", ["private-b", "public-c"], True, "v2")
+        second = self.group("cart", ["private-b", "public-c"], True, "v2", samples.UNHURRIED)
         self.post(f"{second}/approve", record=False)
         target = {"spec": {"targetCompositeAppVersion": "v2", "targetDeploymentIntentGroup": "run"}}
         self.post(f"{cart}/migrate?dryRun=All", target, record=False)
@@ -488,7 +492,13 @@ class Story:
         plan = self.post("/v2/plans", {"kind": "drain", "clusterProvider": provider, "cluster": cluster})[0]
         if plan["state"] != "proposed":
             raise SystemExit(f"there is no plan for the drain: {json.dumps(plan)}")
-        drained = self.finished(self.post(f"/v2/plans/{plan['id']}/apply"))
+        started = self.post(f"/v2/plans/{plan['id']}/apply")
+        operation = started[1]["location"]
+        until("it moves", lambda: self.get(operation, record=False).get("moves"))
+        off = {"cluster": home, "reason": "switched off, ticket 4711"}
+        self.post(f"{operation}/force-fence?dryRun=All", off, record=False)
+        self.post(f"{operation}/force-fence", off)
+        drained = self.finished(started)
         assert [m["from"] for m in drained["moves"]] == [home], drained["moves"]
 
     def end(self):

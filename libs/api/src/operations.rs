@@ -53,6 +53,15 @@ pub struct Operation {
     pub finished_at: Option<String>,
 }
 
+/// An operator's word that in a cluster nothing runs any more that the operation moves, although the cluster cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ForceFence {
+    /// The cluster, as `<provider>+<cluster>`.
+    pub cluster: String,
+    /// How the operator knows, for the record.
+    pub reason: String,
+}
+
 /// State of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -44,6 +44,7 @@ pub fn routes(feed: &FeedHub<RouteTable>) -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::get))
         .routes(routes!(operations::cancel))
+        .routes(routes!(operations::force_fence))
         .routes(routes!(operations::events))
         .routes(routes!(traces::take).layer(Extension(BodyLimit(traces::MAX_BYTES))))
         .routes(routes!(traces::measured))

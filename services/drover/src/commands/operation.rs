@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use clap::Subcommand;
 use drover_api::operations::{Operation, OperationState};
+use serde_json::json;
 
 use super::get::{GetArgs, Wanted, What};
 use crate::globals::Format;
@@ -22,6 +23,23 @@ pub enum OperationCommand {
         /// Operation id.
         id: String,
     },
+    /// Vouch that nothing of what an operation moves runs in a cluster any more, although the cluster cannot be asked. It is recorded.
+    #[command(after_help = "\
+Examples:
+  drover operation force-fence ID onprem+private-a --reason 'switched off, ticket 4711'
+
+A move of an application with volumes, or of one that must not run twice, waits while a cluster does not answer, because the application may
+still run and write there. Only if you have made sure that it does not (the machines are off, or their access to the volumes is cut) does this
+command let the move go on. If you are wrong, two pods write into one volume.")]
+    ForceFence {
+        /// Operation id.
+        id: String,
+        /// The cluster, as PROVIDER+CLUSTER.
+        cluster: String,
+        /// How you know, for the record.
+        #[arg(long)]
+        reason: String,
+    },
     /// List operations.
     List,
 }
@@ -39,6 +57,11 @@ pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
             session.client.answer(session.client.api.operation_cancel(&hub::id(&id)?, None, None)).await?;
             let operation = watch::follow(&session.client, &id).await?;
             print(session, &operation)
+        }
+        OperationCommand::ForceFence { id, cluster, reason } => {
+            let path = format!("/v2/operations/{}/force-fence", hub::id(&id)?);
+            session.client.post(&path, Some(&json!({"cluster": cluster, "reason": reason}))).await?;
+            output::write_stdout(&format!("recorded; the operation goes on without {cluster}\n"))
         }
         OperationCommand::List => {
             super::get::run(session, GetArgs { what: Wanted::List(What::Operations), name: None, watch: false }).await

@@ -28,7 +28,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 13] = [
+const BACK: [(&str, i64, &str); 14] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
@@ -51,6 +51,7 @@ const BACK: [(&str, i64, &str); 13] = [
     ("orchestrator", 12, "drop table cloud_copy"),
     ("orchestrator", 19, "drop table traffic_weight"),
     ("orchestrator", 20, "drop table agent_copy; drop table agent_rollout"),
+    ("orchestrator", 21, "drop table force_fence"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),

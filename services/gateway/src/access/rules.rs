@@ -106,6 +106,7 @@ const RULES: &[Rule] = &[
     rule(Read, "operations/*", Role::Viewer, At::Shown(Shown::Operation)),
     rule(Read, "operations/*/events", Role::Viewer, At::Owner(Owner::Operation)),
     rule(Write, "operations/*/cancel", Role::Deployer, At::Owner(Owner::Operation)),
+    rule(Write, "operations/*/force-fence", Role::Operator, At::Everywhere),
     rule(Read, "plans", Role::Viewer, At::Shown(Shown::Plans)),
     rule(Read, "plans/*", Role::Viewer, At::Shown(Shown::Plan)),
     rule(Write, "plans", Role::Deployer, At::Owner(Owner::PlanWish)),

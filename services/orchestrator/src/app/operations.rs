@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use drover_api::operations::{MoveView, Operation, OperationList, OperationState, OperationStep};
+use drover_api::operations::{ForceFence, MoveView, Operation, OperationList, OperationState, OperationStep};
+use drover_api::scheduling::MemberKey;
+use drover_service::{Problem, codes};
 use drover_store::{Timestamp, now};
 use drover_workflow::{CancelError, ListFilter, StepView, Workflow, WorkflowView};
 use futures::stream::{self, Stream};
@@ -14,8 +16,9 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
 use super::{App, Error, group};
+use crate::store::force_fence;
 use crate::store::overview::{self, ChildOperation};
-use crate::workflows::relocate::MoveStage;
+use crate::workflows::relocate::{MoveStage, RelocateState};
 use crate::workflows::{Instantiate, Relocate, Update, instantiate, relocate, update};
 
 /// Default number of operations per page.
@@ -104,6 +107,44 @@ impl App {
             CancelError::NotFound => not_found(id),
             other => other.into(),
         })
+    }
+
+    /// Records an operator's word that in a cluster nothing runs any more that this operation, or one that it started, moves. `dry`: only
+    /// checks that it could.
+    ///
+    /// # Errors
+    /// The operation does not exist, has ended, or moves nothing from or to this cluster; or no reason is given.
+    pub async fn force_fence(&self, id: Uuid, word: &ForceFence, by: &str, dry: bool) -> Result<(), Problem> {
+        if word.reason.trim().is_empty() {
+            return Err(codes::INVALID.problem("reason: say how you know that nothing of the application runs there any more"));
+        }
+        let (view, children) = self.family(id).await?.ok_or_else(|| not_found(id))?;
+        if view.ended_at.is_some() {
+            return Err(Error::from(CancelError::Ended).into());
+        }
+        let open = children.iter().filter(|child| child.ended_at.is_none()).map(|child| (child.id, &child.state));
+        let member = MemberKey(word.cluster.clone());
+        let moves = |state: &Value| {
+            let moves = serde_json::from_value::<RelocateState>(state.clone()).unwrap_or_default().moves;
+            moves.iter().any(|moving| moving.old.member == member || moving.to == member)
+        };
+        let concerned: Vec<Uuid> =
+            [(id, &view.state)].into_iter().chain(open).filter(|(_, state)| moves(state)).map(|(id, _)| id).collect();
+        if concerned.is_empty() {
+            let detail = format!("operation {id} moves nothing from or to the cluster {}; give it as PROVIDER+CLUSTER", word.cluster);
+            return Err(codes::WRONG_STATE.problem(detail));
+        }
+        if dry {
+            return Ok(());
+        }
+        let mut tx = self.store.begin().await.map_err(Error::from)?;
+        for operation in &concerned {
+            force_fence::put(&mut tx, *operation, &member, &word.reason, by).await.map_err(Error::from)?;
+        }
+        tx.commit().await.map_err(Error::from)?;
+        tracing::warn!(operation.ids = ?concerned, cluster.id = %member, by, reason = %word.reason, "an operator has vouched that nothing runs there");
+        self.engine.nudge();
+        Ok(())
     }
 
     /// The operation, if [`App::cancel`] would undo it now. Nothing is written.

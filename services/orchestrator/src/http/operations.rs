@@ -4,14 +4,16 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use drover_api::operations::{Operation, OperationList, OperationState};
+use drover_api::operations::{ForceFence, Operation, OperationList, OperationState};
 use drover_service::{Json, Path, Problem, Query, codes};
 use futures::{Stream, StreamExt};
+use http::HeaderMap;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use super::lifecycle::requested_by;
 use super::{VerbQuery, accepted};
 use crate::app::App;
 use crate::app::operations::OperationFilter;
@@ -72,6 +74,23 @@ pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): 
     }
     app.cancel(id).await?;
     accepted(&app, id, wait).await
+}
+
+/// An operator's word, which is recorded: in this cluster nothing runs any more of what the operation moves, although nobody can ask the
+/// cluster. A move that waits for that goes on. If the word is wrong, a volume may get two writers.
+#[utoipa::path(post, path = "/v2/operations/{id}/force-fence", operation_id = "operation_force_fence", tag = "operations",
+    params(("id" = Uuid, Path), VerbQuery), request_body = ForceFence,
+    responses((status = 200, description = "The operation; with `dryRun` nothing was recorded", body = Operation)))]
+pub async fn force_fence(
+    State(app): State<App>,
+    Path(id): Path<Uuid>,
+    Query(query): Query<VerbQuery>,
+    headers: HeaderMap,
+    Json(word): Json<ForceFence>,
+) -> Result<Json<Operation>, Problem> {
+    let wait = query.wait()?;
+    app.force_fence(id, &word, &requested_by(&headers)?.name, query.dry()?).await?;
+    Ok(Json(app.operation(id, wait).await?))
 }
 
 /// The operation as server-sent events: as it is now, after each change of it or of one that it started, and as it ended; then

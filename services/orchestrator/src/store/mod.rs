@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod call_edge;
 pub mod cloud_copy;
 pub mod deployment;
+pub mod force_fence;
 pub mod grants;
 pub mod hold;
 pub mod overview;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drover_testkit::eventually;
+use serde_json::json;
 
 use crate::fakes::{Behaviour, Fakes};
 use crate::scenarios::{approved, approved_with, expect_state, plan, run, stack};
@@ -97,4 +98,25 @@ async fn app_whose_volumes_cannot_be_read_stays_as_it_is() {
     expect_state(&failed, "failed");
     assert_eq!(failed["code"], "volume_app", "{failed:#}");
     assert!(!fakes.members.history().iter().any(|change| change.starts_with("share")), "{:#?}", fakes.members.history());
+}
+
+#[tokio::test]
+async fn operator_may_vouch_for_a_cluster_that_does_not_answer() {
+    let (fakes, stack, newcomer) = full().await;
+    fakes.members.behave("victim", "a", Behaviour::Unreachable);
+    let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
+    let operation = answer.headers["location"].to_str().unwrap().to_owned();
+    eventually(PATIENCE, async || fakes.members.history().contains(&"share victim@a 0+1".to_owned()).then_some(())).await;
+    let vouch = async |cluster: &str, reason: &str| {
+        stack.call("POST", &format!("{operation}/force-fence"), Some(json!({"cluster": cluster, "reason": reason}))).await
+    };
+    assert_eq!(vouch("onprem+a", " ").await.body["code"], "invalid");
+    assert_eq!(vouch("aws+c", "off").await.body["code"], "wrong_state", "nothing moves from or to it");
+    let dry = Some(json!({"cluster": "onprem+a", "reason": "switched off"}));
+    assert_eq!(stack.call("POST", &format!("{operation}/force-fence?dryRun=All"), dry).await.status, 200);
+    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"], "a dry run records nothing");
+    fakes.members.is_off("victim", "a");
+    let vouched = vouch("onprem+a", "switched off").await;
+    assert_eq!(vouched.status, 200, "{}", vouched.body);
+    eventually(PATIENCE, async || (fakes.members.running() == ["victim-0@b", "victim-1@b"]).then_some(())).await;
 }

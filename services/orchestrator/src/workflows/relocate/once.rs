@@ -81,7 +81,8 @@ pub(super) async fn make_way(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) 
             }
         };
         let status = environment.statuses.get(moving.old.id);
-        gap.stopped = status.is_some_and(|status| status.phase == Phase::Gone && status.fence >= asked);
+        gap.stopped = status.is_some_and(|status| status.phase == Phase::Gone && status.fence >= asked)
+            || stateful::is_fenced(&environment, ctx.id, &moving.old.member).await?;
         if !gap.stopped {
             if now() >= until {
                 let message = format!("{name} did not stop on {} in time, and it must not run twice", moving.old.member);

@@ -39,6 +39,7 @@ struct Inner {
     desired: BTreeMap<Uuid, DesiredBinding>,
     behaviour: HashMap<(String, String), Behaviour>,
     statuses: BTreeMap<Uuid, BindingStatus>,
+    off: BTreeSet<(String, String)>,
     /// Apps of which a removed copy may become present again: those that must not run twice.
     returning: BTreeSet<String>,
     /// The pods with volumes of an app, wherever it runs.
@@ -123,6 +124,11 @@ impl FakeMembers {
             StatefulPod { namespace: "default".into(), set: app.to_owned(), ordinal, volumes: vec![volume] }
         };
         self.inner.lock().unwrap().pods.insert(app.to_owned(), (0..count).map(pod).collect());
+    }
+
+    /// Nothing of an app runs on a cluster any more, although the cluster does not answer.
+    pub fn is_off(&self, app: &str, cluster: &str) {
+        self.inner.lock().unwrap().off.insert((app.to_owned(), cluster.to_owned()));
     }
 
     /// From now on nothing is known of the pods of an app.
@@ -249,10 +255,14 @@ impl Inner {
 
     /// The pods with volumes that a binding may run: also those of which nobody has said that they stopped.
     fn runs(&self, desired: &DesiredBinding) -> BTreeSet<String> {
+        let place = (desired.app.clone(), desired.member.cluster().to_owned());
+        if self.off.contains(&place) {
+            return BTreeSet::new();
+        }
         let mut pods = self.wants(desired);
         let lingers =
             |pod: &String| self.statuses.get(&desired.id).is_some_and(|status| !status.released.iter().any(|key| key.ends_with(pod)));
-        let behaviour = self.behaviour.get(&(desired.app.clone(), desired.member.cluster().to_owned()));
+        let behaviour = self.behaviour.get(&place);
         if matches!(behaviour, Some(Behaviour::Lingering | Behaviour::Unreachable)) {
             pods.extend(desired.share.iter().flat_map(|share| &share.releases).map(|release| release.pod.clone()).filter(lingers));
         }

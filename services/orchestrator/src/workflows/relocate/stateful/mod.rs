@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::bindings::{BindingStatus, Phase, SetName, Share, StatefulPod, VolumeQuestion};
+use drover_api::scheduling::MemberKey;
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Outcome, StepError};
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ use super::super::{apply, now, readiness};
 use super::{MoveProgress, Preparation, Relocate};
 use crate::environment::{Environment, binding_key};
 use crate::store::binding::Binding;
-use crate::store::traffic;
+use crate::store::{force_fence, traffic};
 
 /// Interval of checks when no status wakes the step.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -113,7 +114,8 @@ pub(super) async fn hand_over(ctx: &mut Ctx<Relocate>, index: usize, fence: i64)
     if started < stopped {
         let pod = &handover.pods[stopped - 1];
         let status = old.filter(|status| status.fence >= asked.fence);
-        if status.as_ref().is_some_and(|status| status.released.contains(&parts::key(pod))) {
+        let released = status.as_ref().is_some_and(|status| status.released.contains(&parts::key(pod)));
+        if released || is_fenced(&environment, ctx.id, &moving.old.member).await? {
             handover.asked = None;
             return Ok(Some(Preparation::Again));
         }
@@ -126,7 +128,7 @@ pub(super) async fn hand_over(ctx: &mut Ctx<Relocate>, index: usize, fence: i64)
         let note = match unreachable {
             false => format!("{} of {all} pods moved; stopping {} on {}", started, parts::name(pod), moving.old.member),
             true => format!(
-                "{} of {all} pods moved; {} does not answer, so nobody knows whether {} has stopped there, and it is started nowhere else",
+                "{} of {all} pods moved; {} does not answer, so nobody knows whether {} has stopped there, and it is started nowhere else; if you know that it has, say so by drover operation force-fence",
                 started,
                 moving.old.member,
                 parts::name(pod)
@@ -226,7 +228,7 @@ async fn bring_one_back(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, envir
             let pod = &handover.pods[stopped - 1];
             let status = environment.statuses.get(moving.new).filter(|status| status.fence >= asked.fence);
             let gone = |status: &BindingStatus| status.phase == Phase::Gone || status.released.contains(&parts::key(pod));
-            if status.as_ref().is_some_and(|status| gone(status)) {
+            if status.as_ref().is_some_and(|status| gone(status)) || is_fenced(environment, ctx.id, &moving.to).await? {
                 handover.asked = None;
                 return Ok(Back::Again);
             }
@@ -247,6 +249,11 @@ async fn bring_one_back(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, envir
             )))
         }
     }
+}
+
+/// Whether an operator has vouched that nothing of this operation runs in a cluster any more.
+pub(super) async fn is_fenced(environment: &Environment, operation: Uuid, member: &MemberKey) -> Result<bool, StepError> {
+    Ok(force_fence::exists(&mut *environment.store.pool().acquire().await?, operation, member).await?)
 }
 
 /// Whether a copy is ready by a request that is not older than `fence`.

@@ -1,0 +1,25 @@
+//! What operators have vouched for: that in a cluster nothing runs any more that an operation moves.
+
+use drover_api::scheduling::MemberKey;
+use drover_store::StoreResult;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// Records the word of an operator. The first one stays.
+///
+/// # Errors
+/// The query failed.
+pub async fn put(tx: &mut PgConnection, operation: Uuid, member: &MemberKey, reason: &str, by: &str) -> StoreResult<()> {
+    let sql = "insert into force_fence (operation, member, reason, by) values ($1, $2, $3, $4) on conflict do nothing";
+    sqlx::query(sql).bind(operation).bind(&member.0).bind(reason).bind(by).execute(tx).await?;
+    Ok(())
+}
+
+/// Whether somebody has vouched for a cluster.
+///
+/// # Errors
+/// The query failed.
+pub async fn exists(db: &mut PgConnection, operation: Uuid, member: &MemberKey) -> StoreResult<bool> {
+    let sql = "select exists (select from force_fence where operation = $1 and member = $2)";
+    Ok(sqlx::query_scalar(sql).bind(operation).bind(&member.0).fetch_one(db).await?)
+}
