@@ -133,6 +133,11 @@ impl Agent {
         }
     }
 
+    /// The socket at which it answers.
+    pub fn socket(&self) -> PathBuf {
+        self.files.socket()
+    }
+
     /// The agent's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.state.join("log")).unwrap_or_default()

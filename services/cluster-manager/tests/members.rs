@@ -5,6 +5,7 @@
 mod stack;
 
 use axum::extract::RawQuery;
+use drover_agent::{AGENT, REPORT};
 use drover_api::members::UserOrder;
 use drover_kubesim::Fault;
 use drover_scheduling::MemberState;
@@ -175,7 +176,7 @@ async fn capacity_says_what_agents_report_of_a_copy() {
     let leases: Api<Lease> = Api::namespaced(stack.sim.client("a"), "kube-system");
     let report = async |name: &str, agent: &str, report: Value| {
         let lease: Lease = serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {"drover.io/agent": agent}, "annotations": {"drover.io/report": report.to_string()}},
+            "metadata": {"name": name, "labels": {AGENT: agent}, "annotations": {REPORT: report.to_string()}},
             "spec": {"holderIdentity": name, "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()}}))
         .unwrap();
         leases.create(&PostParams::default(), &lease).await.unwrap();

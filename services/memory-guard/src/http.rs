@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Json;
@@ -13,12 +14,15 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::{TcpListener, UnixListener};
-
+use drover_listener::{Accept, Limits};
 use drover_tasks::Tasks;
+use tokio::net::{TcpListener, UnixListener};
 
 use crate::metrics::Metrics;
 use crate::wire::{Pressure, Status};
+
+/// Few ask: a monitoring system, the kubelet, whoever looks at the node. The agent has 15 MiB.
+const LIMITS: Limits = Limits { total: 64, per_address: 32, head: Duration::from_secs(30) };
 
 /// What the HTTP handlers share with the agent: the latest status and the metrics.
 #[derive(Debug)]
@@ -65,8 +69,7 @@ pub async fn serve_socket(path: PathBuf, shared: Arc<Shared>) -> Result<()> {
     }
     let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    let router = machines().route("/status", get(status)).with_state(shared);
-    axum::serve(listener, router).await.context("serving the socket failed")
+    serve(listener, machines().route("/status", get(status)), shared).await.context("serving the socket failed")
 }
 
 /// Serves metrics, pressure and health at an address.
@@ -75,7 +78,12 @@ pub async fn serve_socket(path: PathBuf, shared: Arc<Shared>) -> Result<()> {
 /// When the address cannot be listened on, or serving fails.
 pub async fn serve_address(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    axum::serve(listener, machines().with_state(shared)).await.context("serving the address failed")
+    serve(listener, machines(), shared).await.context("serving the address failed")
+}
+
+async fn serve(listener: impl Accept, router: Router<Arc<Shared>>, shared: Arc<Shared>) -> std::io::Result<()> {
+    let refused = shared.metrics.refused.clone();
+    drover_listener::serve(listener, router.with_state(shared), LIMITS, refused).await
 }
 
 fn machines() -> Router<Arc<Shared>> {

@@ -34,6 +34,8 @@ pub struct Metrics {
     pub leaked: Counter,
     /// Seconds from the reading of memory until the container is held.
     pub reaction: Histogram,
+    /// Connections closed because of a limit.
+    pub refused: Counter,
     /// Holds that failed.
     pub failures: Counter,
     held: Gauge,
@@ -57,6 +59,7 @@ impl Metrics {
             paused_seconds: Seconds::default(),
             leaked: Counter::default(),
             reaction,
+            refused: Counter::default(),
             failures: Counter::default(),
             held: Gauge::default(),
             used: Gauge::default(),
@@ -72,6 +75,7 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register("pauses", "Containers paused", self.pauses.clone());
         registry.register("leases", "Leases of memory.high that began", self.leases.clone());
+        registry.register("connections_refused", "Connections closed because of a limit", self.refused.clone());
         registry.register("gated", "Containers held at the start gate", self.gated.clone());
         registry.register("sacrifices", "Containers sacrificed so that the others can continue", self.sacrifices.clone());
         registry.register("oom_kills", "Containers that died of a SIGKILL which the guard did not send", self.oom_kills.clone());

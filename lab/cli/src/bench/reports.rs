@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use drover_agent::{AGENT, REPORT};
 use drover_report::{Check, Report, Table};
 use futures::{StreamExt, stream};
 use kube::Client;
@@ -101,7 +102,7 @@ async fn renew(clients: &[Client]) -> Result<()> {
 
 async fn lease(client: &Client, name: &str, agent: &str, report: &Value) -> Result<()> {
     let body = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": name, "labels": {"drover.io/agent": agent}, "annotations": {"drover.io/report": report.to_string()}},
+        "metadata": {"name": name, "labels": {AGENT: agent}, "annotations": {REPORT: report.to_string()}},
         "spec": {"holderIdentity": "node-1", "leaseDurationSeconds": 60,
             "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()}});
     let path = format!("{LEASES}/{name}?fieldManager=drover-bench&force=true");

@@ -1,6 +1,7 @@
 //! The agent's HTTP interface: `/metrics`, `/healthz`, pushed statistics, and the state of its targets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::extract::{Path, State};
@@ -9,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use drover_listener::Limits;
 use serde::Serialize;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -18,6 +20,9 @@ use super::callers::CallerRefused;
 use super::inbox::Key;
 use crate::path::push::PushAnswer;
 use crate::wire::Push;
+
+/// Sidecars and activators push each second, over a connection that each of them keeps.
+const LIMITS: Limits = Limits { total: 4096, per_address: 256, head: Duration::from_secs(30) };
 
 /// Serves until the future is dropped.
 ///
@@ -29,9 +34,9 @@ pub async fn serve(listener: TcpListener, context: Arc<Context>) -> Result<()> {
         .route("/metrics", get(metrics))
         .route("/v1/statistics", post(statistics))
         .route("/v1/standing/{namespace}/{policy}", get(standing))
-        .route("/v1/decisions/{namespace}/{policy}", get(decision))
-        .with_state(context);
-    axum::serve(listener, router).await.context("the listener failed")
+        .route("/v1/decisions/{namespace}/{policy}", get(decision));
+    let refused = context.metrics.refused.clone();
+    drover_listener::serve(listener, router.with_state(context), LIMITS, refused).await.context("the listener failed")
 }
 
 /// Not healthy while a task fails again and again; the process is then restarted by its liveness probe.

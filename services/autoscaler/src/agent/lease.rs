@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use drover_agent::{AGENT, REPORT};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -67,11 +68,6 @@ pub struct Election {
 
 /// Makes the report of the agent that acts.
 pub type ReportSource = Arc<dyn Fn() -> String + Send + Sync>;
-
-/// Label of the Leases of Drover's agents, with the agent's name.
-const AGENT: &str = "drover.io/agent";
-/// Annotation of such a Lease: what the agent reports, in JSON.
-const REPORT: &str = "drover.io/report";
 
 impl Election {
     /// Creates a candidate, and the receivers that tell whether it may act and which agent acts.

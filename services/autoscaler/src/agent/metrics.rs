@@ -27,6 +27,8 @@ pub struct Metrics {
     desired: Family<Labels, Gauge>,
     learner: Family<Labels, Float>,
     shadow: Family<Labels, Float>,
+    /// Connections closed because of a limit.
+    pub refused: Counter,
     /// 1 while this agent acts.
     pub leader: Gauge,
 }
@@ -43,6 +45,7 @@ impl Metrics {
             desired: Family::default(),
             learner: Family::default(),
             shadow: Family::default(),
+            refused: Counter::default(),
             leader: Gauge::default(),
         };
         let registry = &mut metrics.registry;
@@ -53,6 +56,7 @@ impl Metrics {
         registry.register("desired_replicas", "Replicas decided last", metrics.desired.clone());
         registry.register("learner_cost", "Cost of the learner over its window, in pod-seconds", metrics.learner.clone());
         registry.register("shadow_cost", "Cost of the threshold policy beside the learner, in pod-seconds", metrics.shadow.clone());
+        registry.register("connections_refused", "Connections closed because of a limit", metrics.refused.clone());
         registry.register("leader", "1 while this agent acts", metrics.leader.clone());
         registry.register("task_failures", "Panics and errors of background tasks", tasks.failures());
         metrics

@@ -31,10 +31,15 @@ pub mod token;
 pub mod zero;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use axum::Router;
+use drover_listener::Limits;
 use drover_tasks::Tasks;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use prometheus_client::metrics::counter::Counter;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// An app, identified by the ScalingPolicy that scales it.
@@ -67,6 +72,15 @@ pub async fn termination() -> Result<()> {
 /// The result of a process whose tasks have ended: the failure of the task that ended it, if one did.
 pub(crate) fn ended(tasks: &Tasks) -> Result<()> {
     tasks.fatal().map_or(Ok(()), |failure| Err(anyhow::anyhow!("{failure}")))
+}
+
+/// Serves an admin port: for the kubelet, activators, and whoever looks.
+///
+/// # Errors
+/// The listener cannot be used any longer.
+pub async fn serve_admin(listener: TcpListener, routes: Router) -> std::io::Result<()> {
+    let limits = Limits { total: 256, per_address: 64, head: Duration::from_secs(30) };
+    drover_listener::serve(listener, routes, limits, Counter::default()).await
 }
 
 /// A client of the cluster, from a kubeconfig or from the service account of this pod.

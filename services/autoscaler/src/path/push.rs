@@ -19,6 +19,8 @@ use crate::wire::{Push, Standing};
 
 /// Time limit of a push; after it the next one is due.
 const LIMIT: Duration = Duration::from_secs(2);
+/// Shorter than agents keep unused connections.
+const IDLE: Duration = Duration::from_secs(20);
 /// Maximum size of an answer in bytes; an answer is a few numbers.
 const ANSWER: usize = 64 << 10;
 
@@ -37,7 +39,7 @@ pub struct PushClient(Client<HttpConnector, Full<Bytes>>);
 
 impl Default for PushClient {
     fn default() -> Self {
-        Self(Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build_http())
+        Self(Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build_http())
     }
 }
 

@@ -29,7 +29,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Key;
 use super::admit::admit;
 use super::guards::RequestGuards;
 use super::meter::Meter;
@@ -38,6 +37,7 @@ use super::push::{DeciderClient, OutageLog};
 use super::refusal::Refusal;
 use super::throttler::Throttler;
 use super::token::{self, Token};
+use super::{Key, serve_admin};
 
 /// Interval of reports.
 const REPORT: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ pub async fn run(config: Config) -> Result<()> {
         move |_| proxy.clone().report(to.clone())
     });
     let routes = proxy.clone().admin_routes();
-    tasks.spawn_once(&rest, never.clone(), "admin-server", |_| axum::serve(admin, routes).into_future());
+    tasks.spawn_once(&rest, never.clone(), "admin-server", |_| serve_admin(admin, routes));
     tasks.spawn_once(&serving, never, "proxy-server", {
         let proxy = proxy.clone();
         move |_| proxy.serve(listener)

@@ -5,6 +5,7 @@
 mod activator;
 mod chaos;
 mod cluster;
+mod heads;
 mod queue_proxy;
 mod real;
 mod reporter;

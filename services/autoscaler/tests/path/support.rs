@@ -12,6 +12,7 @@ use axum::routing::{any, get};
 use clap::Parser;
 use drover_autoscaler::config::{Cli, Command};
 use drover_autoscaler::path::queue_proxy::{Config, QueueProxy};
+use drover_autoscaler::path::serve_admin;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -122,7 +123,7 @@ impl Sidecar {
             address,
             admin: admin_address,
             serving: tokio::spawn(proxy.clone().serve(listener)),
-            _admin: AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(admin, admin_routes).await.unwrap() })),
+            _admin: AbortOnDropHandle::new(tokio::spawn(async move { serve_admin(admin, admin_routes).await.unwrap() })),
             _report: AbortOnDropHandle::new(tokio::spawn(proxy.report(None))),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use drover_agent::{AGENT, REPORT};
 use drover_api::agents::{AgentReport, UnmetDemand};
 use jiff::Timestamp;
 use kube::Client;
@@ -13,8 +14,6 @@ use crate::app::Reports;
 
 /// The Leases of all agents, in one request.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=drover.io%2Fagent";
-const AGENT: &str = "drover.io/agent";
-const REPORT: &str = "drover.io/report";
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]

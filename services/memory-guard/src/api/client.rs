@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use drover_agent::{AGENT, REPORT};
 use http::{Request, header};
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -209,7 +210,7 @@ impl ApiServer {
         let name = format!("drover-memory-guard-{}", self.node);
         let body = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": name, "labels": {"drover.io/agent": "memory-guard"}, "annotations": {"drover.io/report": report.to_string()}},
+            "metadata": {"name": name, "labels": {AGENT: "memory-guard"}, "annotations": {REPORT: report.to_string()}},
             "spec": {"holderIdentity": self.node, "leaseDurationSeconds": REPORT_SECONDS,
                      "renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()},
         });

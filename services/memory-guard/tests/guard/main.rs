@@ -6,6 +6,7 @@ mod cluster;
 mod crash;
 mod errors;
 mod event_gate;
+mod heads;
 mod kubelet;
 mod leases;
 mod nri_gate;

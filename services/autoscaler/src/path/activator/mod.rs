@@ -38,10 +38,10 @@ use tokio_util::task::TaskTracker;
 use self::app::{Poke, ServedApp};
 use self::backends::Backends;
 use self::catalogue::App;
-use super::Key;
 use super::push::{DeciderClient, OutageLog};
 use super::slices::PATH;
 use super::token::{self, Token};
+use super::{Key, serve_admin};
 use crate::watch_backoff::WatchBackoff;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ pub async fn run(config: Config) -> Result<()> {
     let activator = Activator::new(&config, tasks.clone());
     let (tracker, never) = (TaskTracker::new(), CancellationToken::new());
     let routes = activator.clone().admin_routes();
-    tasks.spawn_once(&tracker, never.clone(), "admin-server", |_| axum::serve(admin, routes).into_future());
+    tasks.spawn_once(&tracker, never.clone(), "admin-server", |_| serve_admin(admin, routes));
     tasks.spawn(&tracker, never.clone(), "follow", OnFailure::Restart, {
         let activator = activator.clone();
         move |_| activator.clone().follow(client.clone())
