@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    access, agents, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard,
-    operation, page, plan, policy, provider, rollback, up,
+    access, agents, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, image, keys, look,
+    memguard, operation, page, plan, policy, provider, rollback, up,
 };
 use crate::globals::Globals;
 use crate::lab::LabArgs;
@@ -88,6 +88,9 @@ pub enum Command {
     /// Run Drover's agents (autoscaler, memory guard) in clusters.
     #[command(subcommand)]
     Agents(agents::AgentsCommand),
+    /// Bring images to a registry, without a container engine.
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     /// Autoscaler: explain what a cluster's agent does; decide, simulate and train offline.
     #[command(subcommand)]
     Autoscale(autoscale::AutoscaleCommand),
@@ -180,6 +183,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,
         Command::Agents(command) => return agents::run(&session()?, command).await,
+        Command::Image(command) => image::run(command, format).await?,
         Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
         Command::Data(_) | Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) | Command::Groups(_) => {}

@@ -15,6 +15,7 @@ pub mod documents;
 pub mod explain;
 pub mod get;
 pub mod groups;
+pub mod image;
 pub mod keys;
 pub mod look;
 pub mod memguard;

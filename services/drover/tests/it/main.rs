@@ -7,6 +7,7 @@ mod charts;
 mod cli;
 mod clusters;
 mod how_to;
+mod image;
 mod lab;
 mod later;
 mod leaving;
