@@ -234,6 +234,9 @@ def unwrite(hub, collection, document, children):
         return
     hub.call("DELETE", item)
     hub.call("DELETE", item, status=404)
+    if has(hub, "PUT", item) and {"200", "201"} <= set(hub.operation("PUT", item)["responses"]):
+        hub.call("PUT", item, document, status=201)
+        hub.call("DELETE", item)
 
 
 def documents(hub, kubeconfig):
@@ -339,8 +342,8 @@ class Story:
         self.refusals(cart)
         post(f"{cart}/approve?dryRun=All")
         post(f"{cart}/approve")
-        post(f"{cart}/instantiate?dryRun=All")
-        started, headers = post(f"{cart}/instantiate")
+        basis = post(f"{cart}/instantiate?dryRun=All")[0]["basis"]
+        started, headers = post(f"{cart}/instantiate", {"basis": basis})
         assert headers["location"] == f"/v2/operations/{started['id']}", headers
         self.hub.call("GET", f"/v2/operations/{started['id']}/events", stream=True)
         self.finished((started, headers))
@@ -415,7 +418,7 @@ class Story:
         """Tokens, role bindings, and who did what."""
         self.hub.call("GET", "/v2/whoami")
         token = {"name": "ci", "role": "deployer", "projects": ["shop"], "expiresInSeconds": 86400}
-        self.post("/v2/tokens?dryRun=All", token, record=False)
+        self.post("/v2/tokens?dryRun=All", token)
         self.post("/v2/tokens", token)
         self.post("/v2/tokens?dryRun=All", token, status=409, code="already_exists", record=False)
         self.post("/v2/tokens", token, status=409, code="already_exists")
@@ -441,8 +444,8 @@ class Story:
         read = self.hub.call("GET", f"{app}/apps/cart", record=False)[0]
         read["file"] = samples.base64_of(samples.MANIFEST.replace("NAME", "cart").replace("1500m", "1400m"))
         self.hub.call("PUT", f"{app}/apps/cart", read, record=False)
-        self.post(f"{cart}/update?dryRun=All")
-        self.finished(self.post(f"{cart}/update"))
+        basis = self.post(f"{cart}/update?dryRun=All")[0]["basis"]
+        self.finished(self.post(f"{cart}/update", {"basis": basis}))
         self.get(f"{cart}/revisions")
         self.get(f"{cart}/revisions/diff?from=1&to=2")
         self.post(f"{cart}/rollback?dryRun=All", {"spec": {"revision": "1"}})
@@ -450,7 +453,7 @@ class Story:
         second = self.group("cart", ["private-b", "public-c"], True, "v2", samples.UNHURRIED)
         self.post(f"{second}/approve", record=False)
         target = {"spec": {"targetCompositeAppVersion": "v2", "targetDeploymentIntentGroup": "run"}}
-        self.post(f"{cart}/migrate?dryRun=All", target, record=False)
+        self.post(f"{cart}/migrate?dryRun=All", target)
         self.finished(self.post(f"{cart}/migrate", target))
         first = lambda: [b for a in self.get("/v2/apps")["items"] if (a["app"], a["version"]) == ("cart", "v1") for b in a["bindings"]]
         until("the first version has ended", lambda: not first())
@@ -470,7 +473,7 @@ class Story:
             started = self.post(f"{slow}/instantiate", record=False)
             until("it starts", lambda: self.get(started[1]["location"], record=False).get("steps"))
             stop = f"{started[1]['location']}/cancel" if how == "cancel" else f"{slow}/stop"
-            self.post(f"{stop}?dryRun=All", record=False)
+            self.post(f"{stop}?dryRun=All")
             self.post(stop)
             self.finished(started, "cancelled")
 
@@ -492,11 +495,12 @@ class Story:
         plan = self.post("/v2/plans", {"kind": "drain", "clusterProvider": provider, "cluster": cluster})[0]
         if plan["state"] != "proposed":
             raise SystemExit(f"there is no plan for the drain: {json.dumps(plan)}")
+        self.post(f"/v2/plans/{plan['id']}/apply?dryRun=All")
         started = self.post(f"/v2/plans/{plan['id']}/apply")
         operation = started[1]["location"]
         until("it moves", lambda: self.get(operation, record=False).get("moves"))
         off = {"cluster": home, "reason": "switched off, ticket 4711"}
-        self.post(f"{operation}/force-fence?dryRun=All", off, record=False)
+        self.post(f"{operation}/force-fence?dryRun=All", off)
         self.post(f"{operation}/force-fence", off)
         drained = self.finished(started)
         assert [m["from"] for m in drained["moves"]] == [home], drained["moves"]
@@ -505,6 +509,7 @@ class Story:
         # The group that is stopped in the middle: its operation can be cancelled, or has ended already.
         for verb in ("apply", "stop", "terminate"):
             self.post(f"/v2/cluster-providers/onprem/clusters/private-a/{verb}", status=501)
+        self.post(f"{self.ledger}/terminate?dryRun=All")
         self.finished(self.post(f"{self.ledger}/terminate"))
         self.finished(self.post(f"{self.cart}/terminate"))
         self.post(f"{self.CLOUD}/terminate")
@@ -523,14 +528,16 @@ def strangers(hub):
     viewer = hub.call("POST", "/v2/tokens", order, record=False)[0]["token"]
     nobody = "00000000-0000-7000-8000-000000000000"
 
-    def ask(method, template, token, body=None, key=None):
+    def ask(method, template, token, body=None, key=None, **more):
         path = "/".join(nobody if part == "{id}" else "none" if part.startswith("{") else part for part in template.split("/"))
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {}) | more
         status, received, text = hub.raw(method, path, body, headers)
         received = {name.lower(): value for name, value in received.items()}
         if status >= 400:
             problem = json.loads(text)
             exchange = {"request": f"{method} {path}", "status": status, "type": received["content-type"], "answer": problem}
+            if more:
+                exchange["headers"] = more
             hub.seen.setdefault(EVERY, {}).setdefault(problem["code"], exchange)
         if status == 429:
             time.sleep(int(received["retry-after"]))
@@ -543,6 +550,11 @@ def strangers(hub):
             status = ask(method, path, viewer, "{}")
             if status not in (403, 404):
                 raise SystemExit(f"{method} {path} answers {status} to who may only read another project")
+        # Checked before anything is looked for, and the same everywhere.
+        for wanted, token, more in ((401, "drover_revoked", {}), (421, viewer, {"Host": "evil.example"}), (403, viewer, {"Origin": "https://evil.example"})):
+            status = ask(method, path, token, "{}" if method != "GET" else None, **more)
+            if status != wanted and not (method == "GET" and "Origin" in more):
+                raise SystemExit(f"{method} {path} answers {status} instead of {wanted} with the token {token[:14]} and {more}")
     ask("POST", "/v2/login-links", viewer, key="tour")
     assert ask("POST", "/v2/login-links", viewer, key="tour") == 409
     assert ask("POST", "/v2/login-links", viewer, "{}", key="tour") == 422
@@ -553,8 +565,8 @@ def strangers(hub):
     print("strangers: every write refuses who may not use it")
 
 
-# Problems that every operation can answer; those of keys only a POST.
-GENERAL = ("answer_not_kept", "forbidden", "idempotency_key_reused", "rate_limited")
+# Problems that every operation can answer; those of keys only a POST, and a refused origin only what writes.
+GENERAL = ("answer_not_kept", "forbidden", "host_not_allowed", "idempotency_key_reused", "origin_refused", "rate_limited", "unauthorized")
 
 
 def takes(hub, method, path, name):

@@ -12,6 +12,9 @@ const EVERY: &str = "every operation";
 /// Those of them that are about the header `Idempotency-Key`.
 const OF_KEYS: [&str; 2] = ["answer_not_kept", "idempotency_key_reused"];
 
+/// The one that only what writes can answer.
+const OF_WRITES: &str = "origin_refused";
+
 /// Adds the examples to a document.
 ///
 /// # Errors
@@ -33,7 +36,11 @@ pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Re
             for (key, exchange) in exchanges.as_object().into_iter().flatten() {
                 one(operation, path, key, exchange);
             }
-            for (code, _) in general.iter().filter(|(code, _)| method == "post" || !OF_KEYS.contains(&code.as_str())) {
+            let concerns = |code: &str| match code {
+                OF_WRITES => method != "get",
+                code => method == "post" || !OF_KEYS.contains(&code),
+            };
+            for (code, _) in general.iter().filter(|(code, _)| concerns(code)) {
                 if let Some(examples) = problems(operation) {
                     examples.entry(code.as_str()).or_insert_with(|| json!({"$ref": format!("#/components/examples/{code}")}));
                 }
@@ -48,6 +55,17 @@ pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Re
 fn problems(operation: &mut Value) -> Option<&mut Map<String, Value>> {
     let media = operation.pointer_mut("/responses/default/content/application~1problem+json")?.as_object_mut()?;
     media.entry("examples").or_insert_with(|| json!({})).as_object_mut()
+}
+
+/// A document as the parts of a form.
+fn in_parts(body: &Value) -> Value {
+    let mut document = body.clone();
+    let file = document.as_object_mut().and_then(|document| document.remove("file"));
+    let mut parts = json!({"metadata": document});
+    if file.is_some() {
+        parts["file"] = "(the bytes of the file)".into();
+    }
+    parts
 }
 
 fn problem(exchange: &Value) -> Value {
@@ -67,10 +85,14 @@ fn one(operation: &mut Value, template: &str, key: &str, exchange: &Value) {
     if let Some(Value::Object(media)) = operation.pointer_mut(&media(format!("/responses/{key}"))) {
         media.insert("example".to_owned(), exchange["answer"].clone());
     }
-    if exchange.get("body").is_some()
-        && let Some(Value::Object(media)) = operation.pointer_mut("/requestBody/content/application~1json")
-    {
-        media.entry("example").or_insert_with(|| exchange["body"].clone());
+    if let Some(body) = exchange.get("body") {
+        let mut give = |kind: &str, example: Value| {
+            if let Some(Value::Object(media)) = operation.pointer_mut(&format!("/requestBody/content/{kind}")) {
+                media.entry("example").or_insert(example);
+            }
+        };
+        give("application~1json", body.clone());
+        give("multipart~1form-data", in_parts(body));
     }
     parameters(operation, template, exchange["request"].as_str().unwrap_or_default());
 }

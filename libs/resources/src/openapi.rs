@@ -139,10 +139,11 @@ fn body(kind: &DocumentKind) -> Value {
     if kind.file.is_none() {
         return json!({"required": true, "content": {"application/json": {"schema": {"$ref": reference(kind)}}}});
     }
+    let upload = format!("{}Upload", reference(kind));
     let form = json!({"type": "object", "required": ["metadata"], "properties": {
-        "metadata": {"$ref": reference(kind)}, "file": {"type": "string", "format": "binary"}}});
+        "metadata": {"$ref": upload}, "file": {"type": "string", "format": "binary"}}});
     json!({"required": true, "content": {
-        "application/json": {"schema": {"$ref": format!("{}Upload", reference(kind))}},
+        "application/json": {"schema": {"$ref": upload}},
         "multipart/form-data": {"schema": form},
     }})
 }

@@ -98,6 +98,9 @@ pub trait Identities: Send + Sync {
     /// It cannot be found out at present.
     async fn of_secret(&self, secret: &str) -> Result<Option<Principal>, Problem>;
 
+    /// Whether this has the form of a token of Drover, valid or not.
+    fn is_token(&self, secret: &str) -> bool;
+
     /// What a session's owner may do now; none if that has ended.
     ///
     /// # Errors

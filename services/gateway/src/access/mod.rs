@@ -80,7 +80,7 @@ impl Known {
 #[async_trait]
 impl Identities for Known {
     async fn of_secret(&self, secret: &str) -> Result<Option<Principal>, Problem> {
-        if secret.starts_with(store::PREFIX) {
+        if self.is_token(secret) {
             let Some(db) = &self.store else { return Ok(None) };
             return Ok(store::token_of_secret(db, secret).await?);
         }
@@ -89,6 +89,10 @@ impl Identities for Known {
             Some(user) => self.of_identity(&Identity::User(Arc::new(user))).await,
             None => Ok(None),
         }
+    }
+
+    fn is_token(&self, secret: &str) -> bool {
+        secret.starts_with(store::PREFIX)
     }
 
     async fn of_identity(&self, identity: &Identity) -> Result<Option<Principal>, Problem> {

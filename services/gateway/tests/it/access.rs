@@ -56,6 +56,10 @@ impl Gateway {
     }
 
     pub async fn before(services: HttpServer, change: impl FnOnce(&mut Config)) -> Self {
+        Self::with_api_token(services, Some(ADMIN), change).await
+    }
+
+    async fn with_api_token(services: HttpServer, api_token: Option<&str>, change: impl FnOnce(&mut Config)) -> Self {
         let database = test_db().await;
         let url: url::Url = services.url("/").parse().unwrap();
         let peers = Peers {
@@ -66,7 +70,7 @@ impl Gateway {
             resource_synchronizer: url,
         };
         let mut common = Common::new(database.url.expose_secret(), "peer token", peers);
-        common.api_token = Some(SecretString::from(ADMIN));
+        common.api_token = api_token.map(SecretString::from);
         let mut config = Config { max_connections_per_address: 1000, ..config() };
         change(&mut config);
         let running = start(config, common).await.unwrap();
@@ -144,6 +148,17 @@ async fn token_works_until_it_is_revoked_or_ends_and_its_secret_is_stored_nowher
     sqlx::query("update token set expires_at = now() where revoked_at is null").execute(&mut database).await.unwrap();
     assert_eq!(gateway.status(Method::GET, GROUP, &short).await, 401);
     gateway.token("ci", "viewer", Value::Null).await;
+    gateway.running.stop().await;
+}
+
+#[tokio::test]
+async fn revoked_token_is_refused_where_everybody_may_do_everything() {
+    let gateway = Gateway::with_api_token(services().await, None, |_| {}).await;
+    let token = gateway.token("ci", "viewer", json!(["shop"])).await;
+    assert_eq!(gateway.status(Method::POST, "/v2/projects", &token).await, 403);
+    assert_eq!(gateway.status(Method::DELETE, "/v2/tokens/ci", ADMIN).await, 204, "a token of another form says nothing here");
+    let (status, problem) = gateway.ask(Method::POST, "/v2/projects", &token, None).await;
+    assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")));
     gateway.running.stop().await;
 }
 
