@@ -17,9 +17,12 @@ use crate::resources::controllers::hpa::HPA_INTENT;
 use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
+use crate::resources::controllers::traffic::INBOUND_SERVER_INTENT;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::route::RouteSpec;
-use crate::resources::{APP, CLUSTER_QUOTA, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT, ROUTE};
+use crate::resources::{
+    APP, CLUSTER_QUOTA, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, GROUP_INTENT, LOGICAL_CLOUD, PROFILE, PROJECT, ROUTE,
+};
 use crate::store::deployment::{self, DeploymentState};
 use crate::traffic::Traffic;
 
@@ -34,7 +37,7 @@ pub struct Guards {
 #[async_trait]
 impl Hooks for Guards {
     async fn committed(&self, change: &Change<'_>) {
-        if change.kind.name == ROUTE.name {
+        if [ROUTE.name, INBOUND_SERVER_INTENT.name, GROUP_INTENT.name].contains(&change.kind.name) {
             self.traffic.nudge();
         }
     }

@@ -18,6 +18,7 @@ pub mod grants;
 pub mod group;
 pub mod guard;
 mod intent_change;
+mod intent_routes;
 mod lifecycle;
 pub mod logical_cloud;
 pub mod lookup;

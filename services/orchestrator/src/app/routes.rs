@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::apps::names;
-use super::{App, Error};
+use super::{App, Error, intent_routes};
 use crate::resources::ROUTE;
 use crate::resources::route::{RouteSpec, ServicePort};
 use crate::store::bundle;
@@ -39,7 +39,11 @@ impl App {
         let mut tx = self.store.begin().await?;
         let (routes, copies) = routes(&mut tx).await?;
         let (mut tables, mut broken, mut used) = (Vec::new(), HashMap::new(), Targets::new());
-        for route in &routes {
+        for (at, route) in routes.iter().enumerate() {
+            if let Some(first) = same_address(&routes, at) {
+                broken.insert(route.id, format!("{} has the address {}", first.path, route.spec.address()));
+                continue;
+            }
             let copies: Vec<&RoutedCopy> = copies_of(route, &copies).collect();
             // A copy that is being updated has the digest of what it will be.
             let Some(digest) = copies.first().map(|copy| copy.digest.clone()) else {
@@ -127,10 +131,25 @@ impl App {
 
 async fn routes(tx: &mut PgConnection) -> Result<(Vec<Route>, Vec<RoutedCopy>), Error> {
     let mut routes: Vec<Route> = of_kind(&mut *tx, &ROUTE).await?;
+    routes.extend(intent_routes::all(&mut *tx).await?);
     routes.sort_by(|one, other| one.path.cmp(&other.path));
     let digs: Vec<Uuid> = routes.iter().filter_map(|route| route.parent_id).collect();
     let copies = if digs.is_empty() { Vec::new() } else { traffic::copies(tx, &digs).await? };
     Ok((routes, copies))
+}
+
+/// The route that has the address of this one. Only routes of intents can have one of another: documents are refused.
+fn same_address(routes: &[Route], at: usize) -> Option<&Route> {
+    let route = &routes[at];
+    let is_intent = |route: &Route| route.path.contains("/inbound-intents/");
+    let goes_first = |(other_at, other): &(usize, &Route)| *other_at < at || !is_intent(other);
+    let mut others = routes.iter().enumerate().filter(|(other_at, _)| is_intent(route) && *other_at != at).filter(goes_first);
+    let host = |route: &Route| route.spec.host.as_deref().map(str::to_ascii_lowercase);
+    let same = |other: &Route| {
+        let protocol = other.spec.protocol != route.spec.protocol;
+        other.spec.port == route.spec.port && (protocol || host(other) == host(route))
+    };
+    others.find(|(_, other)| same(other)).map(|(_, other)| other)
 }
 
 /// The routes of an app.
@@ -138,7 +157,8 @@ async fn routes(tx: &mut PgConnection) -> Result<(Vec<Route>, Vec<RoutedCopy>), 
 /// # Errors
 /// A query failed.
 pub async fn of_app(tx: &mut PgConnection, dig: Uuid, app: &str) -> Result<Vec<Route>, Error> {
-    let mut routes: Vec<Route> = drover_resources::children(tx, &ROUTE, dig).await?;
+    let mut routes: Vec<Route> = drover_resources::children(&mut *tx, &ROUTE, dig).await?;
+    routes.extend(intent_routes::of_group(tx, dig).await?);
     routes.retain(|route| route.spec.app == app);
     Ok(routes)
 }
@@ -182,7 +202,9 @@ fn target(objects: &[Value], route: &RouteSpec) -> Result<Target, String> {
         ServicePort::Number(number) => port["port"] == *number,
         ServicePort::Name(name) => port["name"] == **name,
     };
-    let Some(port) = ports.iter().find(is) else {
+    // EMCO's intents have the port of the pods.
+    let leads_to = |port: &&Value| matches!(&route.service_port, ServicePort::Number(number) if port["targetPort"] == *number);
+    let Some(port) = ports.iter().find(is).or_else(|| ports.iter().find(leads_to)) else {
         let all: Vec<String> = ports.iter().map(|port| port["port"].to_string()).collect();
         return Err(format!("the Service {} has no port {}; it has {}", route.service, route.service_port, all.join(", ")));
     };
@@ -251,6 +273,7 @@ mod tests {
         let objects = objects(json!(8080), json!({}));
         let service = target(&objects, &route("wbe", ServicePort::Number(80))).unwrap_err();
         assert_eq!(service, "the app shop has no Service wbe; it has web");
+        assert_eq!(target(&objects, &route("web", ServicePort::Number(8080))).unwrap().port, "http", "by the port of the pods");
         let port = target(&objects, &route("web", ServicePort::Number(81))).unwrap_err();
         assert_eq!(port, "the Service web has no port 81; it has 80, 9090");
     }

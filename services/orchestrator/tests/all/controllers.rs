@@ -69,6 +69,40 @@ async fn generic_and_traffic_intents_change_the_objects_of_apps_once_the_group_n
     assert!(refused.status == 400 && reasons.contains("istio"), "{}", refused.body);
 }
 
+#[tokio::test]
+async fn inbound_intent_with_an_external_name_is_a_route_once_the_group_names_it() {
+    let (_, stack) = stack().await;
+    let dig = approved(&stack, "shop", "300m", &["a"], None).await;
+    traffic(&stack, &dig).await;
+    let intents = format!("{dig}/traffic-group-intents/t/inbound-intents");
+    let server = |protocol: &str, external: bool| {
+        json!({"app": "shop", "appLabel": "app=shop", "serviceName": "shop", "port": 8080, "protocol": protocol,
+            "externalName": "shop.example", "externalSupport": external})
+    };
+    let addresses = async || {
+        let routes = stack.get("/v2/routes").await;
+        let of = |route: &Value| format!("{} {} {}", route["address"], route["target"], route["reason"]).replace('"', "");
+        routes["items"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    stack.post(&intents, doc("inside", Some(server("TCP", false))), 201).await;
+    stack.post(&intents, doc("users", Some(server("TCP", true))), 201).await;
+    assert!(addresses().await.is_empty(), "the group does not name them yet");
+    name(&stack, &dig, json!({"dtc": "t"})).await;
+    let shown = addresses().await;
+    assert!(shown.len() == 1 && shown[0].starts_with("shop.example:8080 shop:8080"), "{shown:?}");
+
+    // A route has the address before an intent does.
+    let route = json!({"app": "shop", "service": "shop", "servicePort": 80, "host": "shop.example", "port": 8080});
+    stack.post(&format!("{dig}/routes"), doc("r", Some(route)), 201).await;
+    stack.app.publish_routes(&mut std::collections::HashMap::new()).await.unwrap();
+    let shown = addresses().await;
+    assert!(shown.iter().any(|route| route.contains("/routes/r has the address shop.example:8080")), "{shown:?}");
+
+    stack.post(&intents, doc("datagrams", Some(server("UDP", true))), 201).await;
+    let refused = stack.call("POST", &format!("{dig}/approve"), None).await;
+    assert!(refused.body.to_string().contains("the data path carries TCP, not UDP"), "{}", refused.body);
+}
+
 /// Names these intents of controllers in the group, and approves it.
 async fn name(stack: &Stack, dig: &str, intents: Value) {
     let mut named = json!({"genericPlacementIntent": "gpi"});

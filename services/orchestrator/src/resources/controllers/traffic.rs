@@ -1,12 +1,14 @@
-//! EMCO's traffic intents: which clients may reach which server. They become NetworkPolicies of the server's app.
+//! EMCO's traffic intents: which clients may reach which server. They become NetworkPolicies of the server's app, and a route for users
+//! outside of the clusters.
 
 use drover_resources::{DocumentKind, Echo, Invalid, NoSpec, Put, Spec};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::not_names;
 use crate::resources::DIG;
+use crate::resources::route::RouteSpec;
 
 /// A server that clients may reach.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -27,10 +29,10 @@ pub struct InboundServerIntentSpec {
     /// `TCP`, `UDP` or `SCTP`.
     #[serde(default)]
     pub protocol: String,
-    /// Stored; Drover makes nothing outside of the clusters.
+    /// Host name under which users reach the server through the data path, at `port`, if `externalSupport` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_name: Option<String>,
-    /// Stored; Drover makes nothing outside of the clusters.
+    /// Whether the server has a route: the address `externalName:port` leads to the port of the Service `serviceName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_support: Option<bool>,
     /// Only empty or `none`: Drover configures no service mesh.
@@ -56,7 +58,19 @@ impl InboundServerIntentSpec {
         if let Some(mesh) = given(&self.service_mesh) {
             return Some(format!("the service mesh {mesh} is not configured"));
         }
-        given(&self.edge_cnf).map(|cnf| format!("the edge function {cnf} is not configured"))
+        let route = || self.route().and_then(Result::err).map(|why| format!("there can be no route: {why}"));
+        given(&self.edge_cnf).map(|cnf| format!("the edge function {cnf} is not configured")).or_else(route)
+    }
+
+    /// The route that the intent asks for; `None` if it asks for none. `Err`: why it cannot be one.
+    pub fn route(&self) -> Option<Result<RouteSpec, String>> {
+        let host = self.external_name.clone().filter(|host| !host.is_empty() && self.external_support == Some(true))?;
+        if self.protocol != "TCP" {
+            return Some(Err(format!("the data path carries TCP, not {}", self.protocol)));
+        }
+        let route = json!({"app": self.app, "service": self.service_name, "servicePort": self.port, "host": host, "port": self.port});
+        let route = serde_json::from_value::<RouteSpec>(route).map_err(|error| error.to_string());
+        Some(route.and_then(|route| route.validate("").map(|()| route).map_err(|invalid| invalid.to_string())))
     }
 }
 
