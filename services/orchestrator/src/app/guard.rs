@@ -14,10 +14,10 @@ use super::{Error, logical_cloud};
 use crate::peers::Migration;
 use crate::resources::controllers::generic::GENERIC_INTENT;
 use crate::resources::controllers::hpa::HPA_INTENT;
+use crate::resources::controllers::traffic::INBOUND_SERVER_INTENT;
 use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
-use crate::resources::controllers::traffic::INBOUND_SERVER_INTENT;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::route::RouteSpec;
 use crate::resources::{
