@@ -327,13 +327,13 @@ class Story:
     def refusals(self, group):
         """Verbs in a state that does not allow them, and of a group that does not exist."""
         none = group.replace("/run", "/none")
-        for verb in ("approve", "instantiate", "update", "stop", "terminate"):
+        for verb in ("approve", "instantiate", "update", "stop", "terminate", "test"):
             self.post(f"{none}/{verb}", code="not_found", status=404)
-        for verb in ("update", "stop", "terminate"):
+        for verb in ("update", "stop", "terminate", "test"):
             self.post(f"{group}/{verb}", code="wrong_state", status=409)
         self.post(f"{group}/rollback", {"spec": {"revision": "first"}}, code="invalid", status=400)
         self.post(f"{group}/migrate", {"spec": {"targetCompositeAppVersion": "v1", "targetDeploymentIntentGroup": "none"}}, status=404)
-        for read in ("status", "revisions", "callers", "notes", "revisions/diff?from=1&to=2"):
+        for read in ("status", "revisions", "callers", "notes", "tests", "revisions/diff?from=1&to=2"):
             self.get(f"{none}/{read}", code="not_found", status=404)
 
     def deploy(self):
@@ -406,6 +406,9 @@ class Story:
         get(f"{cart}/status")
         get(f"{cart}/callers")
         get(f"{cart}/notes")
+        self.post(f"{cart}/test?dryRun=All", code="invalid", status=400, record=False)
+        self.finished(self.post(f"{cart}/test?timeoutSeconds=60"))
+        get(f"{cart}/tests")
         self.hub.call("GET", f"{cart}/status/events", stream=True)
         self.post("/v2/policy-tests", {"policy": {"algorithms": [{"algorithm": "Age"}]}, "member": "onprem+private-a", "project": "shop"})
         self.post("/v2/policy-tests", {"policy": "none", "member": "onprem+private-a", "project": "shop"}, status=404)

@@ -129,7 +129,7 @@ async fn main() -> Result<()> {
     assert_eq!(moves, ["cart/cart to aws+public-c"]);
 
     for name in ["cart", "ledger"] {
-        let started = done(api.terminate("shop", name, "v1", "run", None, None).await)?;
+        let started = done(api.terminate("shop", name, "v1", "run", None, None, None).await)?;
         finished(&api, from_value(started)?).await?;
     }
     println!("done");

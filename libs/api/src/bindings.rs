@@ -19,6 +19,7 @@ pub struct Bundle {
 
 /// The desired state of a binding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DesiredBinding {
     pub id: Uuid,
     /// The group that the app belongs to.
@@ -38,6 +39,12 @@ pub struct DesiredBinding {
     /// The part of the app that runs here while its pods move one after the other with their volumes. Missing: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Arc<Share>>,
+    /// Whether this is an earlier revision to which somebody goes back: its hooks of rollback run, and not those of upgrade.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rollback: bool,
+    /// With `absent`: also delete the volume claims that its StatefulSets made, with their data, when its pods are gone.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub delete_volumes: bool,
 }
 
 /// The part of an app with volumes that one of its copies runs while the app moves.
@@ -203,6 +210,64 @@ pub struct BindingStatus {
     /// Seconds for which all objects must have been ready before the binding is: the app's `drover.io/serving-after`.
     #[serde(default, skip_serializing_if = "is_zero", alias = "serving_after")]
     pub serving_after: u32,
+    /// The run of the chart's tests that was asked for last, without what the tests have printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tested: Option<TestRun>,
+}
+
+/// An order to run the tests of a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TestOrder {
+    /// Id of the run, which the caller chooses. Missing: tests that run are no longer followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Uuid>,
+    /// Fence of the writer.
+    pub fence: i64,
+}
+
+/// A run of the tests of a chart (hooks of the event `test`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TestRun {
+    pub run: Uuid,
+    /// Whether it has ended: every test has succeeded, or one has failed.
+    pub ended: bool,
+    /// The tests that have begun, in their order.
+    pub tests: Vec<TestedHook>,
+}
+
+impl TestRun {
+    /// The run without what its tests have printed.
+    pub fn without_logs(mut self) -> Self {
+        self.tests.iter_mut().for_each(|test| test.log = None);
+        self
+    }
+}
+
+/// A test of a chart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TestedHook {
+    /// The object, as `Pod/web-test`.
+    pub object: String,
+    pub result: TestResult,
+    /// Why it has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The end of what its pods have printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+}
+
+/// How a test is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TestResult {
+    Running,
+    Succeeded,
+    Failed,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_zero(number: &u32) -> bool {

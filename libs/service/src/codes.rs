@@ -104,6 +104,7 @@ codes! {
     DEADLINE "deadline" 409 "The operation ran out of time";
     CANCELLED "cancelled" 409 "The operation was cancelled";
     HOOK_FAILED "hook_failed" 409 "A hook of the chart failed";
+    TEST_FAILED "test_failed" 409 "A test of the chart failed";
     PREFLIGHT_FAILED "preflight_failed" 409 "The cluster would refuse these objects";
     SHARED_OBJECT_DIFFERS "shared_object_differs" 409 "Two applications contain different versions of a shared object";
     APPLY_FAILED "apply_failed" 409 "The cluster refused an object";

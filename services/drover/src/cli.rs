@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     access, agents, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, image, keys, look,
-    memguard, operation, page, plan, policy, provider, rollback, up,
+    memguard, operation, page, plan, policy, provider, rollback, test, up,
 };
 use crate::globals::Globals;
 use crate::lab::LabArgs;
@@ -76,6 +76,8 @@ pub enum Command {
     History(look::HistoryArgs),
     /// Bring an application back to an earlier revision.
     Rollback(rollback::RollbackArgs),
+    /// Run the tests of an application's charts where it runs.
+    Test(test::TestArgs),
     /// Make, show, apply and discard plans.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -179,6 +181,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::History(args) if args.revisions => look::revisions(&session()?, &args.app).await?,
         Command::History(args) => look::history(&session()?, &args.app).await?,
         Command::Rollback(args) => rollback::run(&session()?, &args).await?,
+        Command::Test(args) => test::run(&session()?, &args).await?,
         Command::Plan(command) => plan::run(&session()?, command).await?,
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,

@@ -39,6 +39,8 @@ pub fn routes(feed: &FeedHub<RouteTable>) -> OpenApiRouter<App> {
         .routes(routes!(lifecycle::diff))
         .routes(routes!(lifecycle::callers))
         .routes(routes!(lifecycle::notes))
+        .routes(routes!(lifecycle::test))
+        .routes(routes!(lifecycle::tests))
         .routes(routes!(status::events))
         .routes(routes!(status::status))
         .routes(routes!(operations::list))

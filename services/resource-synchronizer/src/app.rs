@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
+use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase, TestOrder, TestRun};
 use drover_api::members::MemberCredential;
 use drover_api::traffic::CopyEndpoints;
 use drover_members::objects::{BundleError, flatten};
@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::shared::Shared;
 use crate::store;
+use crate::worker::testing;
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,9 @@ pub enum Error {
     /// The binding is not stored.
     #[error("there is no such binding")]
     UnknownBinding,
+    /// No tests of its chart were asked for.
+    #[error("no tests of this binding were asked for")]
+    NoTests,
     /// Objects of the binding may still exist.
     #[error("the binding is not gone yet")]
     NotGone,
@@ -63,7 +67,7 @@ impl From<Error> for Problem {
             Error::OtherBinding => codes::MISMATCHED_NAME.problem(detail),
             Error::StaleFence => codes::STALE_FENCE.problem(detail),
             Error::UnknownBundle(_) => codes::REFERENCE_NOT_FOUND.problem(detail),
-            Error::UnknownBinding => codes::NOT_FOUND.problem(detail),
+            Error::UnknownBinding | Error::NoTests => codes::NOT_FOUND.problem(detail),
             Error::NotGone => codes::WRONG_STATE.problem(detail),
         }
     }
@@ -192,6 +196,24 @@ impl App {
         Ok(())
     }
 
+    /// Asks for a run of tests and wakes the member's worker.
+    pub async fn put_test(&self, id: Uuid, order: TestOrder) -> Result<(), Error> {
+        let row = store::bindings::get(&self.store, id).await?.ok_or(Error::UnknownBinding)?;
+        if !store::bindings::set_test(&self.store, id, order.run, order.fence).await? {
+            return Err(Error::StaleFence);
+        }
+        if let Some(dirty) = self.workers().get(&row.desired.member) {
+            dirty.add(id);
+        }
+        Ok(())
+    }
+
+    /// The run of tests that was asked for last.
+    pub async fn test_run(&self, id: Uuid) -> Result<TestRun, Error> {
+        let row = store::bindings::get(&self.store, id).await?.ok_or(Error::UnknownBinding)?;
+        testing::run_of(&row).ok_or(Error::NoTests)
+    }
+
     /// The status of a binding, as the feed has it.
     pub fn status(&self, id: Uuid) -> Result<BindingStatus, Error> {
         self.statuses.get(&id.to_string()).map(|status| (*status).clone()).ok_or(Error::UnknownBinding)
@@ -287,5 +309,6 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         kept: row.kept.clone(),
         released: vec![],
         serving_after: 0,
+        tested: None,
     }
 }

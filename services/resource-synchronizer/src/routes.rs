@@ -18,6 +18,7 @@ pub(crate) fn routes(statuses: &FeedHub<BindingStatus>, endpoints: &FeedHub<Copy
     OpenApiRouter::new()
         .routes(routes!(bundles::put))
         .routes(routes!(bindings::put, bindings::get, bindings::delete))
+        .routes(routes!(bindings::put_test, bindings::test))
         .routes(routes!(bindings::preflight))
         .routes(routes!(bindings::volumes))
         .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))

@@ -45,11 +45,25 @@ mod tests {
             let (id, dig, member, state) = (Uuid::new_v4(), Arc::default(), MemberKey::new("p", member), DesiredState::Present);
             let (app, namespace, digest) = ("a".to_owned(), "n".to_owned(), digest.into());
             Row {
-                desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None, share: None },
+                desired: DesiredBinding {
+                    id,
+                    dig,
+                    app,
+                    member,
+                    namespace,
+                    digest,
+                    state,
+                    fence: 1,
+                    grants: None,
+                    share: None,
+                    rollback: false,
+                    delete_volumes: false,
+                },
                 gone: false,
                 kept: Vec::new(),
                 hooks: None,
                 served: None,
+                test: None,
             }
         };
         let shared = Shared::default();

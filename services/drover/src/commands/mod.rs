@@ -26,4 +26,5 @@ pub mod plan;
 pub mod policy;
 pub mod provider;
 pub mod rollback;
+pub mod test;
 pub mod up;

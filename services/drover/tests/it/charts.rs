@@ -37,11 +37,26 @@ spec:
     spec: {restartPolicy: Never, containers: [{name: c, image: 'migrate:{{ .Values.image.tag }}'}]}
 ";
     at("templates/migrate.yaml", job);
-    at(
-        "templates/test.yaml",
-        &job.replace("migrate", "try").replace("pre-install,pre-upgrade", "test").replace("before-hook-creation", ""),
-    );
+    let other = |name: &str, events: &str, policy: &str| {
+        at(
+            &format!("templates/{name}.yaml"),
+            &job.replace("migrate", name).replace("pre-install,pre-upgrade", events).replace("before-hook-creation", policy),
+        );
+    };
+    other("try", "test", "");
+    other("again", "test", "hook-succeeded");
+    other("back", "pre-rollback", "before-hook-creation");
     folder.join("shop").display().to_string()
+}
+
+/// How many volume claims a member has; those of a StatefulSet have no label of Drover.
+fn volume_claims(server: &str) -> usize {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let list = reqwest::get(format!("{server}/api/v1/persistentvolumeclaims")).await.unwrap();
+        let list: serde_json::Value = list.error_for_status().unwrap().json().await.unwrap();
+        list["items"].as_array().unwrap().len()
+    })
 }
 
 #[test]
@@ -75,6 +90,14 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     ok(&url, &["deploy", "shop", "-f", &chart, "--values", &file, "--set", "replicas=3", "--wait"]);
     assert_eq!(deployed(), "3 of shop:2", "--set counts more than files");
     assert_eq!(jobs(), ["migrate:2"], "the hook of installation has run, and no test");
+    let tested = get(&url, &["test", "shop", "-o", "json"]);
+    assert_eq!((&tested[0]["app"], &tested[0]["member"], &tested[0]["ended"]), (&"shop".into(), &"onprem+mine".into(), &true.into()));
+    let results: Vec<_> =
+        tested[0]["tests"].as_array().unwrap().iter().map(|test| format!("{} {}", test["object"], test["result"])).collect();
+    assert_eq!(results, [r#""Job/default/again" "succeeded""#, r#""Job/default/try" "succeeded""#]);
+    assert_eq!(jobs(), ["migrate:2", "try:2"], "a test stays unless its policy says that it is deleted");
+    let before = tested[0]["run"].clone();
+    assert_ne!(get(&url, &["test", "shop", "-o", "json"])[0]["run"], before, "tests run again");
     ok(&url, &["deploy", "shop", "-f", &chart, "--wait"]);
     assert_eq!(deployed(), "3 of shop:2", "values are kept");
     ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--dry-run"]);
@@ -82,12 +105,13 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     assert_eq!(deployed(), "3 of shop:2", "a dry run changes nothing");
     ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--wait"]);
     assert_eq!(deployed(), "4 of shop:1", "what was given before is replaced");
-    assert_eq!(jobs(), ["migrate:1"], "the hook of upgrade has run");
+    assert_eq!(jobs(), ["migrate:1", "try:2"], "the hook of upgrade has run");
     ok(&url, &["deploy", "shop", "-f", &chart, "--reset-values", "--wait"]);
     assert_eq!(deployed(), "1 of shop:1", "the values of the chart");
     ok(&url, &["rollback", "shop", "--dry-run"]);
     ok(&url, &["rollback", "shop", "--wait"]);
     assert_eq!(deployed(), "4 of shop:1", "the revision before");
+    assert_eq!(jobs(), ["back:1", "migrate:1", "try:2"], "the hook of rollback has run, and not that of upgrade");
     let revisions = get(&url, &["history", "shop", "--revisions", "-o", "json"]);
     assert_eq!((&revisions[0]["kind"], &revisions[0]["current"]), (&"rollback".into(), &true.into()), "{revisions:#}");
     let wrong = run(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas", "--wait"]);
@@ -97,12 +121,19 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     // Kubernetes keeps the volume claims of a StatefulSet.
     let set = folder.path().join("db.yaml").display().to_string();
     let template = "{metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: 'db:1'}]}}";
-    let spec = format!("{{serviceName: db, selector: {{matchLabels: {{app: db}}}}, template: {template}}}");
+    let claims = "[{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]";
+    let spec = format!("{{serviceName: db, selector: {{matchLabels: {{app: db}}}}, volumeClaimTemplates: {claims}, template: {template}}}");
     std::fs::write(&set, format!("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db}}\nspec: {spec}\n")).unwrap();
     ok(&url, &["deploy", "db", "-f", &set, "--wait"]);
     let deleted = run(&url, &["delete", "db"]);
     let said = String::from_utf8_lossy(&deleted.stderr);
     assert!(deleted.status.success() && said.contains("volume claims that StatefulSet/db on onprem+mine made stay"), "{deleted:?}");
+    assert_eq!(volume_claims(&member), 1);
+    ok(&url, &["deploy", "db", "-f", &set, "--wait"]);
+    let deleted = run(&url, &["delete", "db", "--delete-volumes"]);
+    let said = String::from_utf8_lossy(&deleted.stderr);
+    assert!(deleted.status.success() && said.contains("volume claims that StatefulSet/db on onprem+mine made are deleted"), "{deleted:?}");
+    assert_eq!(volume_claims(&member), 0);
 
     // The cluster is asked in a dry run, too.
     let odd = folder.path().join("odd.yaml").display().to_string();

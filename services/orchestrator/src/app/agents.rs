@@ -251,6 +251,7 @@ impl App {
                     approved: vec![made.app.clone()],
                     after: BTreeMap::new(),
                     changed: Vec::new(),
+                    rollback: false,
                 };
                 self.engine.start_in_tx::<Update>(&mut tx, operation, &order).await?;
             }
@@ -282,7 +283,7 @@ impl App {
         if hold::take(&mut tx, operation, &[group.id]).await?.is_err() {
             return Ok(());
         }
-        let order = terminate::Order { dig: group, revision: before.revision, after: BTreeMap::new() };
+        let order = terminate::Order { dig: group, revision: before.revision, after: BTreeMap::new(), delete_volumes: false };
         self.engine.start_in_tx::<Terminate>(&mut tx, operation, &order).await?;
         agent::tried(&mut tx, name, member, &Attempt { operation, to: None }).await?;
         tx.commit().await?;

@@ -13,7 +13,7 @@ use crate::store::binding::Role;
 use crate::store::overview::{self, BindingRow};
 use crate::store::refused_destination;
 use crate::workflows::readiness::describe;
-use crate::workflows::{Instantiate, Relocate, Terminate, Update};
+use crate::workflows::{Instantiate, Relocate, Terminate, Test, Update};
 
 impl App {
     /// Apps of every group that was approved at least once; of one project if it is named.
@@ -77,6 +77,7 @@ pub(super) fn state_during(kind: &str, waiting_for_room: bool) -> String {
         Update::KIND => "Updating",
         Relocate::KIND => "Relocating",
         Terminate::KIND => "Terminating",
+        Test::KIND => "Testing",
         other => other,
     }
     .to_owned()
@@ -135,6 +136,7 @@ mod tests {
             kept: vec![],
             released: vec![],
             serving_after: 0,
+            tested: None,
         }
     }
 

@@ -90,12 +90,12 @@ impl App {
         Ok(id)
     }
 
-    /// Starts to terminate a group. An instantiation that is going on is undone instead, and so is what a failed one has left. Returns the
-    /// id of the operation.
+    /// Starts to terminate a group. An instantiation that is going on is undone instead, and so is what a failed one has left; volume claims
+    /// stay then. Returns the id of the operation.
     ///
     /// # Errors
     /// The group does not exist, is in another state or is being changed by another operation, or a query failed.
-    pub async fn terminate(&self, path: &GroupPath) -> Result<Uuid, Error> {
+    pub async fn terminate(&self, path: &GroupPath, delete_volumes: bool) -> Result<Uuid, Error> {
         if let Some(id) = self.undo_instantiation(path, DeploymentState::Terminated).await? {
             return Ok(id);
         }
@@ -111,20 +111,27 @@ impl App {
         if !possible {
             return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: TERMINABLE });
         }
-        self.terminate_in(&mut tx, group, before.revision, id).await?;
+        self.terminate_in(&mut tx, group, before.revision, id, delete_volumes).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(id)
     }
 
     /// Starts the termination of a group whose hold is taken.
-    pub(crate) async fn terminate_in(&self, tx: &mut PgConnection, group: Group, revision: i64, id: Uuid) -> Result<(), Error> {
+    pub(crate) async fn terminate_in(
+        &self,
+        tx: &mut PgConnection,
+        group: Group,
+        revision: i64,
+        id: Uuid,
+        delete_volumes: bool,
+    ) -> Result<(), Error> {
         // Inconsistent documents must not prevent termination.
         let after = match dependencies::of(&mut *tx, &group).await {
             Err(Error::Inconsistent(_)) => BTreeMap::new(),
             other => other?,
         };
-        self.engine.start_in_tx::<Terminate>(tx, id, &terminate::Order { dig: group.dig, revision, after }).await?;
+        self.engine.start_in_tx::<Terminate>(tx, id, &terminate::Order { dig: group.dig, revision, after, delete_volumes }).await?;
         Ok(())
     }
 
@@ -174,7 +181,7 @@ impl App {
         self.require_cloud(&mut *tx, group).await?;
         let placement = self.services.placement.as_ref();
         let order = update_order(&mut *tx, (placement, &self.environment.statuses), group, apps, &change.labelled, before.revision).await?;
-        let order = update::Order { changed: change.changed.clone(), ..order };
+        let order = update::Order { changed: change.changed.clone(), rollback: change.from_revision.is_some(), ..order };
         let new = NewRevision {
             dig: group.dig.id,
             revision: order.revision,
@@ -309,5 +316,16 @@ pub(super) async fn update_order(
     }
     let revision = deployment::next_revision(tx, group.dig.id).await?;
     let approved = apps.iter().map(|app| app.app.clone()).collect();
-    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, approved, after, changed: Vec::new() })
+    Ok(update::Order {
+        dig: group.dig.clone(),
+        from_revision,
+        revision,
+        kept,
+        added,
+        dropped,
+        approved,
+        after,
+        changed: Vec::new(),
+        rollback: false,
+    })
 }

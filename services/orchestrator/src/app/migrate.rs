@@ -86,7 +86,7 @@ impl App {
                     continue;
                 }
                 let group = group::by_id(&mut tx, source).await?;
-                self.terminate_in(&mut tx, group, before.revision, id).await?;
+                self.terminate_in(&mut tx, group, before.revision, id, false).await?;
             }
             forget(&mut tx, source).await?;
             tx.commit().await?;

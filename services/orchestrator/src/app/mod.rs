@@ -35,6 +35,7 @@ mod status;
 pub mod status_view;
 mod stop;
 pub mod terms;
+pub mod tests;
 
 use std::sync::Arc;
 

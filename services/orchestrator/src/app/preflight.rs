@@ -88,6 +88,8 @@ impl App {
                 fence: 0,
                 grants: grants.clone(),
                 share: None,
+                rollback: false,
+                delete_volumes: false,
             };
             Some(Preflight { binding, objects })
         });

@@ -17,6 +17,7 @@ use crate::app::callers::CallerList;
 use crate::app::notes::NotesList;
 use crate::app::preview::Preview;
 use crate::app::revisions::{RevisionDiff, RevisionList};
+use crate::app::tests::{PATIENCE_S, TestList};
 use crate::app::{App, GroupPath};
 use crate::store::revision::Requester;
 
@@ -78,18 +79,33 @@ pub async fn instantiate(
     accepted(&app, id, wait).await
 }
 
+/// How a group is terminated.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TerminateQuery {
+    /// `true`: also delete the volume claims that StatefulSets made, with their data, when the pods are gone (default: they stay, as in
+    /// Kubernetes).
+    #[serde(rename = "deleteVolumes")]
+    pub delete_volumes: Option<bool>,
+}
+
 /// Removes all apps of the group from their clusters. An instantiation that is going on is undone.
 #[utoipa::path(post, operation_id = "terminate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/terminate",
-    params(GroupPath, VerbQuery),
+    params(GroupPath, VerbQuery, TerminateQuery),
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "What would be removed (dry run)", body = crate::app::preview::Change)))]
-pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
+pub async fn terminate(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<VerbQuery>,
+    Query(TerminateQuery { delete_volumes }): Query<TerminateQuery>,
+) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
         return Ok(Json(app.preview_terminate(&path).await?).into_response());
     }
-    let id = app.terminate(&path).await?;
+    let id = app.terminate(&path, delete_volumes.unwrap_or_default()).await?;
     accepted(&app, id, wait).await
 }
 
@@ -142,6 +158,48 @@ pub async fn rollback(
     }
     let (id, _) = app.rollback(&path, to, &requested_by(&headers)?, &body.metadata.description).await?;
     accepted(&app, id, wait).await
+}
+
+/// How tests are run.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TestQuery {
+    /// Seconds after which tests that have not ended count as failed (default 300).
+    #[serde(rename = "timeoutSeconds")]
+    #[param(minimum = 1, maximum = 86400)]
+    pub timeout_seconds: Option<u64>,
+}
+
+/// Runs the tests of the group's charts (hooks of the event `test`) in the clusters where its apps run. While they run, the group is neither
+/// updated nor moved.
+#[utoipa::path(post, operation_id = "test", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/test",
+    params(GroupPath, VerbQuery, TestQuery),
+    responses((status = 202, description = "Being done: the operation, also in Location", body = Operation)))]
+pub async fn test(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<VerbQuery>,
+    Query(TestQuery { timeout_seconds }): Query<TestQuery>,
+) -> Result<Response, Problem> {
+    let wait = query.wait()?;
+    if query.dry()? {
+        return Err(codes::INVALID.problem("a test has no dry run: it changes nothing of the application"));
+    }
+    let timeout = timeout_seconds.unwrap_or(PATIENCE_S);
+    if !(1..=86_400).contains(&timeout) {
+        return Err(codes::INVALID.problem("timeoutSeconds: use a number from 1 to 86400"));
+    }
+    let id = app.test(&path, timeout).await?;
+    accepted(&app, id, wait).await
+}
+
+/// The last run of the tests of each chart of the group, with the end of what they have printed.
+#[utoipa::path(get, operation_id = "deployment-intent-group_tests", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/tests",
+    params(GroupPath), responses((status = 200, description = "The runs, by app and cluster", body = TestList)))]
+pub async fn tests(State(app): State<App>, Path(path): Path<GroupPath>) -> Result<Json<TestList>, Problem> {
+    Ok(Json(app.tests(&path).await?))
 }
 
 /// Stops an instantiation or an update that is going on: it is cancelled and undone. After a failed instantiation it only marks the group

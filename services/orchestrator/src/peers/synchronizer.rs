@@ -1,7 +1,7 @@
 //! Client of resource-synchronizer: desired state of the members. Their actual state comes by feed (`tasks::follow`).
 
 use async_trait::async_trait;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
 use drover_service::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
@@ -20,6 +20,10 @@ pub trait Synchronizer: Send + Sync {
     async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError>;
     /// The pods with volumes of some StatefulSets. Nothing is written.
     async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError>;
+    /// Asks for a run of the tests of a binding's chart. Repeating it has no effect.
+    async fn put_test(&self, binding: Uuid, order: TestOrder) -> Result<(), PeerError>;
+    /// The run of tests that was asked for last, with what they have printed.
+    async fn test(&self, binding: Uuid) -> Result<Option<TestRun>, PeerError>;
 }
 
 #[async_trait]
@@ -38,5 +42,11 @@ impl Synchronizer for Client {
     }
     async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError> {
         self.volumes_ask(asked).await.answer(self)
+    }
+    async fn put_test(&self, binding: Uuid, order: TestOrder) -> Result<(), PeerError> {
+        self.binding_test_put(&binding, &order).await.answer(self).map(drop)
+    }
+    async fn test(&self, binding: Uuid) -> Result<Option<TestRun>, PeerError> {
+        self.binding_test_get(&binding).await.found(self)
     }
 }

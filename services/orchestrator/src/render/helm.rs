@@ -64,7 +64,7 @@ pub(super) fn found(program: &Path) -> std::io::Result<PathBuf> {
 #[async_trait]
 impl Renderer for Helm {
     async fn chart(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<String, RenderError> {
-        self.template(source, chart, profile, &[], &["--include-crds", "--skip-tests"]).await
+        self.template(source, chart, profile, &[], &["--include-crds"]).await
     }
 
     async fn notes(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<Option<String>, RenderError> {
@@ -205,9 +205,10 @@ fn secrets(source: &AppSource, profile: &Profile) -> Vec<String> {
 }
 
 /// The events in which Drover runs hooks.
-const EVENTS: [&str; 6] = ["pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete"];
+const EVENTS: [&str; 9] =
+    ["pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete", "pre-rollback", "post-rollback", "test"];
 
-/// Marks an object of a chart as the hook that it is. Returns whether it is to be applied at all: hooks of rollback and tests are not.
+/// Marks an object of a chart as the hook that it is. Returns whether it is to be applied at all.
 pub fn is_run(object: &mut Value) -> bool {
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return true };
     let Some(named) = annotations.get("helm.sh/hook").and_then(Value::as_str) else { return true };
@@ -215,7 +216,9 @@ pub fn is_run(object: &mut Value) -> bool {
     if named.split(',').any(|hook| hook.trim() == "crd-install") {
         return true;
     }
-    let events: Vec<&str> = named.split(',').map(str::trim).filter(|event| EVENTS.contains(event)).collect();
+    // `test-success` is the name that Helm 2 gave to tests.
+    let named = named.split(',').map(|event| if event.trim() == "test-success" { "test" } else { event.trim() });
+    let events: Vec<&str> = named.filter(|event| EVENTS.contains(event)).collect();
     let runs = !events.is_empty();
     let mark = Value::String(events.join(","));
     annotations.insert(drover_members::labels::HOOK.to_owned(), mark);

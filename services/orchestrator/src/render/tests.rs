@@ -174,18 +174,19 @@ fn profile_read_returns_values_and_files() {
 }
 
 #[test]
-fn hooks_of_installation_upgrade_and_deletion_are_marked_and_others_are_left_out() {
+fn hooks_are_marked_with_the_events_that_helm_knows_and_others_are_left_out() {
     let marked = |hook: &str| {
         let mut object = json!({"metadata": {"annotations": {"helm.sh/hook": hook}}});
         let runs = helm::is_run(&mut object);
         (runs, object["metadata"]["annotations"][drover_members::labels::HOOK].as_str().map(str::to_owned))
     };
     assert!(helm::is_run(&mut json!({"metadata": {}})));
-    assert_eq!(marked("post-install, pre-rollback,post-upgrade"), (true, Some("post-install,post-upgrade".to_owned())));
+    assert_eq!(marked("post-install, unknown,post-upgrade"), (true, Some("post-install,post-upgrade".to_owned())));
+    assert_eq!(marked("pre-rollback,post-rollback"), (true, Some("pre-rollback,post-rollback".to_owned())));
+    assert_eq!(marked("test-success,test"), (true, Some("test,test".to_owned())), "the name that Helm 2 gave to tests");
     assert_eq!(marked("crd-install"), (true, None));
     assert_eq!(marked("pre-delete,post-delete"), (true, Some("pre-delete,post-delete".to_owned())));
-    assert!(!marked("post-rollback").0);
-    assert!(!marked("test").0);
+    assert!(!marked("test-failure").0, "Helm 3 does not run it either");
 }
 
 fn helm() -> Option<Helm> {

@@ -60,6 +60,8 @@ impl Binding {
             fence,
             grants: None,
             share: None,
+            rollback: false,
+            delete_volumes: false,
         }
     }
 }

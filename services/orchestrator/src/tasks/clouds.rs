@@ -112,6 +112,8 @@ fn desired(copy: &CloudCopy, state: DesiredState, fence: i64) -> DesiredBinding 
         // What it may have was checked when it was instantiated.
         grants: None,
         share: None,
+        rollback: false,
+        delete_volumes: false,
     }
 }
 

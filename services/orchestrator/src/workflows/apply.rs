@@ -25,6 +25,9 @@ pub struct ApplyProgress {
     sent: BTreeMap<Uuid, Sent>,
     /// When all bindings of an app were first seen applied, and first seen ready.
     reached: BTreeMap<String, Reached>,
+    /// Whether the bindings are those of an earlier revision to which somebody goes back.
+    #[serde(default)]
+    pub rollback: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,7 +73,7 @@ pub enum Applied {
 /// Fails for good if the request itself is refused; every other error, a stale fence included, is a retry.
 pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
     put_bundle(environment, binding).await?;
-    put_binding(environment, binding, fence).await
+    put_binding(environment, binding, binding.desired(DesiredState::Present, fence)).await
 }
 
 /// Like [`send`], for a copy that runs only this part of the app.
@@ -80,7 +83,8 @@ pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> R
 /// See [`send`].
 pub async fn send_share(environment: &Environment, binding: &Binding, share: Arc<Share>, fence: i64) -> Result<(), StepError> {
     put_bundle(environment, binding).await?;
-    put_part(environment, binding, Some(share), fence).await
+    let desired = DesiredBinding { share: Some(share), ..binding.desired(DesiredState::Present, fence) };
+    put_binding(environment, binding, desired).await
 }
 
 async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
@@ -89,13 +93,9 @@ async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), 
     environment.services.synchronizer.put_bundle(&digest, &Bundle { objects }).await.map_err(refused)
 }
 
-async fn put_binding(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
-    put_part(environment, binding, None, fence).await
-}
-
-async fn put_part(environment: &Environment, binding: &Binding, share: Option<Arc<Share>>, fence: i64) -> Result<(), StepError> {
+async fn put_binding(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
     let granted = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
-    let desired = DesiredBinding { grants: granted.map(Arc::new), share, ..binding.desired(DesiredState::Present, fence) };
+    let desired = DesiredBinding { grants: granted.map(Arc::new), ..desired };
     environment.services.synchronizer.put_binding(&desired).await.map_err(refused)
 }
 
@@ -130,7 +130,8 @@ impl ApplyProgress {
                 if stored.insert(sent_digest(&binding.digest, &binding.member)) {
                     put_bundle(environment, binding).await?;
                 }
-                put_binding(environment, binding, fence).await?;
+                let desired = DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
+                put_binding(environment, binding, desired).await?;
                 self.sent.insert(binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None });
             }
         }

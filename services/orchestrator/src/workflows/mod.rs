@@ -8,6 +8,7 @@ pub mod relocate;
 mod remove;
 pub mod room;
 pub mod terminate;
+pub mod test;
 pub mod update;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use instantiate::Instantiate;
 pub use relocate::Relocate;
 pub use remove::{SettleError, settle};
 pub use terminate::Terminate;
+pub use test::Test;
 pub use update::Update;
 
 /// Names of the services in which steps have effects.
@@ -39,9 +41,11 @@ pub fn registry(environment: &Arc<Environment>) -> Registry {
         .with::<Terminate>(environment.clone())
         .with::<Relocate>(environment.clone())
         .with::<Update>(environment.clone())
+        .with::<Test>(environment.clone())
 }
 
-/// The failpoints of all kinds, in the order of their tables.
+/// The failpoints of the kinds that change what runs, in the order of their tables. A [`Test`] changes nothing; what a crash in it does is
+/// tested by the generic tests.
 pub fn failpoints() -> Vec<Failpoint> {
     use drover_workflow::failpoints as of;
     [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat()

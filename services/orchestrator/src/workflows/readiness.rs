@@ -160,6 +160,7 @@ mod tests {
             kept: vec![],
             released: vec![],
             serving_after: 0,
+            tested: None,
         }
     }
 

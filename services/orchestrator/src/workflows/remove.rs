@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use drover_api::bindings::{DesiredState, Phase};
+use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_store::{StoreError, StoreResult, Timestamp};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult, Workflow};
@@ -38,6 +38,9 @@ pub struct Removal {
     /// Objects that stay in a member for good because others need them, for people.
     #[serde(default)]
     kept: BTreeSet<String>,
+    /// Whether volume claims that StatefulSets made go too.
+    #[serde(default)]
+    pub delete_volumes: bool,
 }
 
 /// How far each binding is after a pass.
@@ -105,7 +108,8 @@ impl Removal {
     ) -> Result<Removed, StepError> {
         for binding in bindings.iter().filter(|binding| binding.role != Role::Gone) {
             if let Entry::Vacant(unsent) = self.sent.entry(binding.id) {
-                environment.services.synchronizer.put_binding(&binding.desired(DesiredState::Absent, fence)).await?;
+                let absent = DesiredBinding { delete_volumes: self.delete_volumes, ..binding.desired(DesiredState::Absent, fence) };
+                environment.services.synchronizer.put_binding(&absent).await?;
                 unsent.insert(fence);
             }
         }

@@ -24,6 +24,9 @@ pub struct Order {
     /// Dependencies, by app.
     #[serde(default)]
     pub after: BTreeMap<String, Vec<After>>,
+    /// Whether volume claims that StatefulSets made are deleted, with their data.
+    #[serde(default)]
+    pub delete_volumes: bool,
 }
 
 /// The state of a termination.
@@ -84,6 +87,7 @@ async fn leave(ctx: &mut Ctx<Terminate>) -> StepResult {
 }
 
 async fn remove_all(ctx: &mut Ctx<Terminate>) -> StepResult {
+    ctx.state.removal.delete_volumes = ctx.input.delete_volumes;
     let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.state.going).await?;
     let (free, later) = in_order(&rows, &ctx.input.after);
     let removed = remove::remove(ctx, &free).await?;

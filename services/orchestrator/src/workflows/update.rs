@@ -44,6 +44,9 @@ pub struct Order {
     /// What has changed since the dry run whose basis was sent.
     #[serde(default)]
     pub changed: Vec<String>,
+    /// Whether this goes back to an earlier revision.
+    #[serde(default)]
+    pub rollback: bool,
 }
 
 /// A binding that is updated on its member.
@@ -197,6 +200,7 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     bindings.extend(targets(ctx)?);
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let (environment, after) = (ctx.environment.clone(), ctx.input.after.clone());
+    ctx.state.progress.rollback = ctx.input.rollback;
     match ctx.state.progress.advance(&environment, fence, &bindings, &after, environment.deadlines.with_full_ready_timeout()).await? {
         Applied::All => Ok(Outcome::next()),
         Applied::Waiting { keys, until, note } => {

@@ -7,7 +7,9 @@ use drover_api::plans::PlanSubject;
 use drover_api::scheduling::{Amounts, AppRequest, Claim, DigRef, Move, Plan, StatefulPods};
 use drover_orchestrator::store::binding::Binding;
 use drover_orchestrator::store::deployment::DeploymentState;
-use drover_orchestrator::workflows::{Delivery, Instantiate, Relocate, Terminate, Update, instantiate, relocate, terminate, update};
+use drover_orchestrator::workflows::{
+    Delivery, Instantiate, Relocate, Terminate, Test, Update, instantiate, relocate, terminate, test, update,
+};
 use drover_store::Store;
 use drover_workflow::testing::Fixture;
 use drover_workflow::{Engine, Registry, Workflow, WorkflowView};
@@ -314,7 +316,7 @@ impl WorkflowCase for Termination {
         &self.base
     }
     fn input(&self) -> terminate::Order {
-        terminate::Order { dig: self.dig.clone(), revision: 1, after: BTreeMap::new() }
+        terminate::Order { dig: self.dig.clone(), revision: 1, after: BTreeMap::new(), delete_volumes: false }
     }
     async fn check_done(&self, view: &WorkflowView) -> Result<(), String> {
         if self.base.state(&self.dig).await.0 != DeploymentState::Terminated {
@@ -406,6 +408,7 @@ impl WorkflowCase for Updating {
             approved: vec![],
             after: BTreeMap::new(),
             changed: vec![],
+            rollback: false,
         }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
@@ -422,8 +425,56 @@ mod updating {
     drover_workflow::generic_tests!(super::CaseFixture<super::Updating>);
 }
 
+struct Testing {
+    base: Base,
+    dig: DigRef,
+    copies: Vec<Binding>,
+}
+
+impl Testing {
+    async fn is_as_before(&self) -> Result<(), String> {
+        self.base.expect(&[&self.dig], &["db@b held", "web@a held"], &["db@b current", "web@a current"], &["db@b", "web@a"]).await
+    }
+}
+
+#[async_trait]
+impl WorkflowCase for Testing {
+    type Workflow = Test;
+
+    async fn fresh() -> Self {
+        let base = Base::fresh().await;
+        let dig = base.group("shop", DeploymentState::Instantiated).await;
+        let web = base.serving(&dig, request("web", 300, &["a"]), "a").await;
+        let db = base.serving(&dig, request("db", 300, &["b"]), "b").await;
+        Self { base, dig, copies: vec![web, db] }
+    }
+    fn base(&self) -> &Base {
+        &self.base
+    }
+    fn input(&self) -> test::Order {
+        let tested = |copy: &Binding| test::Tested { binding: copy.id, app: copy.app.clone(), member: copy.member.clone() };
+        test::Order { dig: self.dig.clone(), copies: self.copies.iter().map(tested).collect(), timeout_s: 60 }
+    }
+    async fn check_done(&self, view: &WorkflowView) -> Result<(), String> {
+        let runs = self.base.fakes.members.statuses().into_iter().filter_map(|status| status.tested);
+        let ended = runs.filter(|tested| tested.ended && tested.run == view.id).count();
+        if ended != 2 {
+            return Err(format!("{ended} of 2 copies were tested"));
+        }
+        self.is_as_before().await
+    }
+    async fn check_undone(&self) -> Result<(), String> {
+        self.is_as_before().await
+    }
+}
+
+mod testing_charts {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Testing>);
+}
+
 /// Operations show the kinds.
 #[test]
 fn workflow_kinds_are_stable() {
-    assert_eq!([Instantiate::KIND, Relocate::KIND, Terminate::KIND, Update::KIND], ["instantiate", "relocate", "terminate", "update"]);
+    let kinds = [Instantiate::KIND, Relocate::KIND, Terminate::KIND, Test::KIND, Update::KIND];
+    assert_eq!(kinds, ["instantiate", "relocate", "terminate", "test", "update"]);
 }

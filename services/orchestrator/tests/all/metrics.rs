@@ -21,7 +21,7 @@ async fn start_terminations(stack: &Stack) {
     let groups: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(OPERATIONS).fetch_all(&mut *tx).await.unwrap();
     for (id, name) in groups {
         let dig = DigRef { id, project: "p".into(), composite_app: "c".into(), version: "v1".into(), name };
-        let order = Order { dig, revision: 1, after: Default::default() };
+        let order = Order { dig, revision: 1, after: Default::default(), delete_volumes: false };
         assert!(stack.app.engine.start_in_tx::<Terminate>(&mut tx, Uuid::now_v7(), &order).await.unwrap());
     }
     tx.commit().await.unwrap();

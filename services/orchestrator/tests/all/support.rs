@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::agents::AgentOrders;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
@@ -100,6 +100,12 @@ impl Synchronizer for NoPeers {
         no_peer()
     }
     async fn preflight(&self, _: &Preflight) -> Result<Vec<String>, PeerError> {
+        no_peer()
+    }
+    async fn put_test(&self, _: Uuid, _: TestOrder) -> Result<(), PeerError> {
+        no_peer()
+    }
+    async fn test(&self, _: Uuid) -> Result<Option<TestRun>, PeerError> {
         no_peer()
     }
 }

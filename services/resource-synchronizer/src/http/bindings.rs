@@ -1,7 +1,7 @@
 //! Bindings: desired state and status.
 
 use axum::extract::State;
-use drover_api::bindings::{BindingStatus, DesiredBinding, Preflight, PreflightAnswer, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{BindingStatus, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
 use drover_service::{Json, Path, Problem};
 use serde_json::Value;
 use uuid::Uuid;
@@ -40,6 +40,21 @@ pub async fn preflight(State(app): State<App>, Json(asked): Json<Preflight>) -> 
     responses((status = 200, description = "Pods, and their volumes as they are to be made elsewhere", body = VolumeAnswer)))]
 pub async fn volumes(State(app): State<App>, Json(asked): Json<VolumeQuestion>) -> Result<Json<VolumeAnswer>, Problem> {
     Ok(Json(volumes::read(&app, &asked).await?))
+}
+
+/// Asks for a run of the tests of the binding's chart. Asking for the same run again changes nothing; a lower fence is refused.
+#[utoipa::path(put, path = "/internal/bindings/{id}/test", operation_id = "binding_test_put", tag = "peer",
+    params(("id" = Uuid, Path)), request_body = TestOrder, responses((status = 200, description = "Stored", body = TestOrder)))]
+pub async fn put_test(State(app): State<App>, Path(id): Path<Uuid>, Json(order): Json<TestOrder>) -> Result<Json<TestOrder>, Problem> {
+    app.put_test(id, order).await?;
+    Ok(Json(order))
+}
+
+/// The run of tests that was asked for last, with what the tests have printed.
+#[utoipa::path(get, path = "/internal/bindings/{id}/test", operation_id = "binding_test_get", tag = "peer",
+    params(("id" = Uuid, Path)), responses((status = 200, description = "The run", body = TestRun)))]
+pub async fn test(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<TestRun>, Problem> {
+    Ok(Json(app.test_run(id).await?))
 }
 
 /// Deletes a binding that is gone.

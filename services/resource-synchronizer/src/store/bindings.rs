@@ -24,6 +24,8 @@ pub struct Row {
     pub hooks: Option<Box<Progress>>,
     /// Digest of the bundle whose objects have been ready for as long as its app asks, if it asks.
     pub served: Option<Arc<str>>,
+    /// The run of the chart's tests that was asked for last.
+    pub test: Option<Uuid>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -42,37 +44,74 @@ struct Raw {
     share: Option<Json<Arc<Share>>>,
     hooks: Option<Json<Progress>>,
     served: Option<String>,
+    test: Option<Uuid>,
+    rollback: bool,
+    delete_volumes: bool,
 }
 
 impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
-        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, share, hooks, served, .. } = raw;
+        let Raw {
+            id,
+            dig: Json(dig),
+            app,
+            member,
+            namespace,
+            digest,
+            fence,
+            gone,
+            kept,
+            grants,
+            share,
+            hooks,
+            served,
+            test,
+            rollback,
+            delete_volumes,
+            ..
+        } = raw;
         let hooks = hooks.map(|Json(progress)| Box::new(progress));
         let grants = grants.map(|Json(grants)| grants);
         let share = share.map(|Json(share)| share);
         let digest = digest.into();
         Self {
-            desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants, share },
+            desired: DesiredBinding {
+                id,
+                dig,
+                app,
+                member: MemberKey(member),
+                namespace,
+                digest,
+                state,
+                fence,
+                grants,
+                share,
+                rollback,
+                delete_volumes,
+            },
             gone,
             kept,
             hooks,
             served: served.map(Into::into),
+            test,
         }
     }
 }
 
-/// Stores a desired binding. `None`: the stored row has a higher fence, and nothing was written.
+/// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10,
+        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10, rollback = $11,
+             delete_volumes = not $7 and ($12 or binding.delete_volumes),
              gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
              hooks = case when binding.gone and $7 then null else binding.hooks end,
-             served = case when $7 then binding.served end, updated_at = now()
+             served = case when $7 then binding.served end,
+             test = case when $7 and binding.digest = excluded.digest then binding.test end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -84,6 +123,8 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(desired.fence)
     .bind(desired.grants.as_ref().map(Json))
     .bind(desired.share.as_ref().map(Json))
+    .bind(desired.rollback)
+    .bind(desired.delete_volumes)
     .fetch_optional(store.pool())
     .await?;
     Ok(row.map(Row::from))
@@ -92,7 +133,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served from binding where id = $1",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes from binding where id = $1",
     )
     .bind(id)
     .fetch_optional(store.pool())
@@ -103,7 +144,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -114,7 +155,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served from binding order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes from binding order by id",
     )
     .fetch_all(store.pool())
     .await?;
@@ -140,6 +181,18 @@ pub async fn set_served(store: &Store, id: Uuid, digest: &str, fence: i64) -> St
     let done = sqlx::query("update binding set served = $2 where id = $1 and fence = $3 and digest = $2 and present")
         .bind(id)
         .bind(digest)
+        .bind(fence)
+        .execute(store.pool())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Asks for a run of the chart's tests (`None`: for none), unless a writer with a higher fence has stored the binding. Returns whether it
+/// was stored.
+pub async fn set_test(store: &Store, id: Uuid, run: Option<Uuid>, fence: i64) -> StoreResult<bool> {
+    let done = sqlx::query("update binding set test = $2 where id = $1 and fence <= $3 and present")
+        .bind(id)
+        .bind(run)
         .bind(fence)
         .execute(store.pool())
         .await?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drover_api::bindings::TestedHook;
 use drover_store::{Store, StoreResult};
 use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
@@ -17,6 +18,18 @@ pub struct Progress {
     /// Addresses of the hooks that were applied: they stay in the member although they are not part of the app.
     #[serde(default)]
     pub applied: BTreeSet<String>,
+    /// The tests that ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tested: Option<Tested>,
+}
+
+/// Tests of a chart that have ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tested {
+    /// The run that was asked for.
+    pub run: Uuid,
+    /// The tests that ran, in their order.
+    pub tests: Vec<TestedHook>,
 }
 
 /// One installation or upgrade.
@@ -31,6 +44,12 @@ pub struct Event {
     /// Of a deletion: when it began, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<i64>,
+    /// Of tests: the run that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<Uuid>,
+    /// Of tests: what the pods of a hook have printed, by its address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub logs: BTreeMap<String, String>,
 }
 
 /// For which event a hook runs.
@@ -41,8 +60,12 @@ pub enum EventKind {
     Install,
     /// Another version was there.
     Upgrade,
+    /// Another version was there, to an earlier revision of which somebody goes back.
+    Rollback,
     /// The app is being deleted.
     Delete,
+    /// The tests of its chart are run.
+    Test,
 }
 
 /// What became of one hook.

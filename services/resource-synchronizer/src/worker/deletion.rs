@@ -37,7 +37,14 @@ impl Worker {
         let fence = bound.row.desired.fence;
         let is_deletion = |event: &Event| event.kind == EventKind::Delete;
         if !self.progress(id).event.as_ref().is_some_and(is_deletion) {
-            let event = Event { fence, kind: EventKind::Delete, runs: Default::default(), begun: Some(now()) };
+            let event = Event {
+                fence,
+                kind: EventKind::Delete,
+                runs: Default::default(),
+                begun: Some(now()),
+                test: None,
+                logs: Default::default(),
+            };
             self.progress(id).event = Some(event);
             self.save(id).await?;
         }

@@ -1,5 +1,5 @@
-//! Hooks of charts: objects that run before and after the others when an app is installed, upgraded or deleted, as Helm means them: one
-//! after the other, by weight; a Job or a Pod has to end before the next begins; a failed one fails the app. Deletion goes on all the same
+//! Hooks of charts: objects that run before and after the others when an app is installed, upgraded, rolled back or deleted, as Helm means
+//! them: one after the other, by weight; a Job or a Pod has to end before the next begins; a failed one fails the app. Deletion goes on all the same
 //! (see [`super::deletion`]).
 //!
 //! Each step is recorded before it has an effect, so that after a crash no hook runs twice that had begun. A move installs the app at
@@ -45,7 +45,7 @@ pub struct Hook {
     /// Hooks with a lower weight run first.
     weight: i64,
     /// Whether it is deleted when all hooks of its moment have succeeded.
-    deleted_if_succeeded: bool,
+    pub(super) deleted_if_succeeded: bool,
     /// Whether it is deleted when it has failed.
     deleted_if_failed: bool,
 }
@@ -83,20 +83,29 @@ impl Hook {
             (EventKind::Install, Moment::Post) => "post-install",
             (EventKind::Upgrade, Moment::Pre) => "pre-upgrade",
             (EventKind::Upgrade, Moment::Post) => "post-upgrade",
+            (EventKind::Rollback, Moment::Pre) => "pre-rollback",
+            (EventKind::Rollback, Moment::Post) => "post-rollback",
             (EventKind::Delete, Moment::Pre) => "pre-delete",
             (EventKind::Delete, Moment::Post) => "post-delete",
+            (EventKind::Test, Moment::Pre) => "test",
+            (EventKind::Test, Moment::Post) => return false,
         };
         events(&self.object).split(',').any(|named| named == event)
     }
 
+    /// Whether it runs only when tests are asked for.
+    pub fn only_tests(&self) -> bool {
+        events(&self.object).split(',').all(|event| event == "test")
+    }
+
     /// Under which name its run is recorded: the same object may run before and after.
-    fn run(&self, moment: Moment) -> String {
+    pub(super) fn run(&self, moment: Moment) -> String {
         format!("{} {}", moment.word(), self.object.id)
     }
 }
 
 /// The hooks of a moment in their order: by weight, then kind, then name.
-fn in_order(hooks: &[Hook], kind: EventKind, moment: Moment) -> Vec<&Hook> {
+pub(super) fn in_order(hooks: &[Hook], kind: EventKind, moment: Moment) -> Vec<&Hook> {
     let mut due: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs(kind, moment)).collect();
     due.sort_by_key(|hook| (hook.weight, wave(&hook.object.id.api_version, &hook.object.id.kind), hook.object.id.clone()));
     due
@@ -146,8 +155,12 @@ impl BindingState {
         }
         let is_hook = |id: &str| progress.is_some_and(|progress| progress.applied.contains(id));
         let was_there = self.inventory.iter().any(|(id, item)| item.applied.is_some() && !is_hook(&id.to_string()));
-        let kind = if was_there { EventKind::Upgrade } else { EventKind::Install };
-        let event = Event { fence: desired.fence, kind, runs: BTreeMap::new(), begun: None };
+        let kind = match was_there {
+            true if desired.rollback => EventKind::Rollback,
+            true => EventKind::Upgrade,
+            false => EventKind::Install,
+        };
+        let event = Event { fence: desired.fence, kind, runs: BTreeMap::new(), begun: None, test: None, logs: BTreeMap::new() };
         self.row.hooks.get_or_insert_default().event = Some(event);
         Some(true)
     }
@@ -228,6 +241,9 @@ impl Worker {
                 if hook.deleted_if_failed && !self.delete_hook(member, id, hook).await? {
                     return Ok(Some(Outcome::Again));
                 }
+                if self.bindings[&id].tests_run() {
+                    return Ok(Some(Outcome::Settled));
+                }
                 Ok(Some(self.fail(id, Failure { code: "hook_failed", reason: format!("hook {object}: {reason}") })))
             }
             // What an earlier run left is in the way, as for Helm (`before-hook-creation` is its default).
@@ -242,7 +258,11 @@ impl Worker {
                 let found = member.object(object).await?;
                 let found = found.map(|found| serde_json::to_value(found).unwrap_or_default());
                 // One that is gone has ended: its time to live after the end was over.
-                match found.as_ref().map_or(State::Succeeded, state_of) {
+                let state = found.as_ref().map_or(State::Succeeded, state_of);
+                if state != State::Runs && self.bindings[&id].tests_run() {
+                    self.keep_log(member, id, hook).await;
+                }
+                match state {
                     State::Runs => {
                         self.bound(id).hook = Some(object.to_string().into());
                         Ok(Some(Outcome::Again))
@@ -289,7 +309,7 @@ impl Worker {
     }
 
     /// Deletes a hook that was applied. Returns whether it is gone.
-    async fn delete_hook(&mut self, member: &Member, id: Uuid, hook: &Hook) -> Result<bool, Error> {
+    pub(super) async fn delete_hook(&mut self, member: &Member, id: Uuid, hook: &Hook) -> Result<bool, Error> {
         match self.bound(id).inventory.contains_key(&hook.object.id) {
             true => self.delete(member, id, vec![(*hook.object.id).clone()]).await,
             false => Ok(true),

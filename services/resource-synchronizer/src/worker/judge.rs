@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase, ScaledWorkload};
+use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase, ScaledWorkload, TestRun};
 use drover_members::{Object, ObjectId, Readiness, labels, serving};
 use uuid::Uuid;
 
+use super::testing;
 use super::view::{MemberView, Seen};
 use crate::store::bindings::Row;
 use crate::store::inventory::{Inventory, Item};
@@ -230,6 +231,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         kept: bound.row.kept.clone(),
         released: bound.released.iter().cloned().collect(),
         serving_after: u32::try_from(bound.serving_after.as_secs()).unwrap_or(u32::MAX),
+        tested: testing::run_of(&bound.row).map(TestRun::without_logs),
     }
 }
 
@@ -249,7 +251,7 @@ fn present_phase(
     objects: &[ObjectStatus],
     unschedulable: Option<&str>,
 ) -> (Phase, Option<Failure>) {
-    if let Some(failure) = hindered(&bound.failure) {
+    if let Some(failure) = hindered(&bound.failure).filter(|_| !bound.tests_run()) {
         return (Phase::Failed, Some(failure));
     }
     let hook = || bound.hook.as_ref().map(|hook| Failure { code: "not_ready", reason: format!("hook {hook} runs") });
@@ -335,8 +337,11 @@ mod tests {
             fence: 1,
             grants: None,
             share: None,
+            rollback: false,
+            delete_volumes: false,
         };
-        let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None }, Inventory::new());
+        let mut bound =
+            BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));

@@ -36,7 +36,14 @@ impl Worker {
         if bound.row.gone {
             return self.remove_leftovers(member, id).await;
         }
-        if bound.present() { self.make_present(member, id).await } else { self.make_absent(member, id).await }
+        if !bound.present() {
+            return self.make_absent(member, id).await;
+        }
+        self.take_refusal(id).await?;
+        match self.make_present(member, id).await? {
+            Outcome::Settled => Ok(self.run_tests(member, id).await?.unwrap_or(Outcome::Settled)),
+            outcome => Ok(outcome),
+        }
     }
 
     /// Reads the newest row. Returns false if no row has this binding in this member.
@@ -173,7 +180,7 @@ impl Worker {
                 let bound = self.bound(id);
                 (bound.failure, bound.hindrance) = (None, None);
                 // No event may follow a hook's write: not every object has a status.
-                Ok(if bound.hooks_due || bound.has_open_share() { Outcome::Again } else { Outcome::Settled })
+                Ok(if bound.hooks_due || bound.has_open_share() || bound.tests_run() { Outcome::Again } else { Outcome::Settled })
             }
             WriteEnd::Later => Ok(Outcome::Again),
             WriteEnd::Failed(failure) => Ok(self.fail(id, failure)),
@@ -223,6 +230,9 @@ impl Worker {
         }
         // What these hooks have left.
         if !self.bindings[&id].superfluous(&self.view).is_empty() {
+            return Ok(Outcome::Again);
+        }
+        if !self.delete_volumes(member, id).await? {
             return Ok(Outcome::Again);
         }
         let fence = self.bindings[&id].row.desired.fence;

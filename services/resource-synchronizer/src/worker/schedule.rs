@@ -30,6 +30,7 @@ impl Worker {
                     || bound.has_open_share()
                     || !bound.drifted(&self.view).is_empty()
                     || bound.is_warm(&self.view)
+                    || bound.test_due().is_some()
                     || (bound.is_ready(&self.view) && (bound.hooks_due || !bound.superfluous(&self.view).is_empty()))
             }
         }

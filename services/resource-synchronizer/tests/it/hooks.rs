@@ -2,14 +2,16 @@
 
 use crate::real::real;
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment};
-use drover_api::bindings::{DesiredBinding, Phase};
+use drover_api::bindings::{DesiredBinding, Phase, TestOrder, TestRun};
 use drover_kubesim::Operation;
 use drover_store::failpoint::Action;
 use drover_testkit::eventually;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ListParams};
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// An object that runs as a hook in these events.
 fn hook(mut object: Value, events: &str, weight: i32, policy: &str) -> Value {
@@ -184,4 +186,78 @@ async fn hook_that_had_begun_runs_once_when_the_process_dies() {
         stack.reaches(&desired, Phase::Ready).await;
         assert_eq!(effects(&stack), ["+migrate", "+web"], "{point}");
     }
+}
+
+/// Asks for a run of tests and waits for its end.
+async fn tested(stack: &Stack, desired: &DesiredBinding) -> TestRun {
+    let path = format!("/internal/bindings/{}/test", desired.id);
+    let order = TestOrder { run: Some(Uuid::new_v4()), fence: desired.fence };
+    let (status, body) = stack.send(Method::PUT, &path, &order).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let ended = async || {
+        let (_, body) = stack.send(Method::GET, &path, &()).await;
+        let run: TestRun = serde_json::from_value(body).unwrap();
+        (run.ended && Some(run.run) == order.run).then_some(run)
+    };
+    eventually(PATIENCE, ended).await
+}
+
+#[tokio::test]
+async fn tests_run_when_they_are_asked_for_and_change_nothing_of_the_app() {
+    let stack = Stack::start().await;
+    let mut crash = crashing_hook("crash", "test");
+    crash["metadata"]["annotations"]["helm.sh/hook-weight"] = json!("3");
+    crash["metadata"]["annotations"]["helm.sh/hook-delete-policy"] = json!("hook-failed");
+    let objects = vec![
+        config("web", "1"),
+        hook(job("second"), "test", 2, "hook-succeeded"),
+        hook(job("first"), "test", 1, ""),
+        crash,
+        hook(job("never"), "test", 4, ""),
+    ];
+    stack.bundle("b1", objects).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(effects(&stack), ["+web"], "an installation runs no test");
+
+    for _ in 0..2 {
+        let run = tested(&stack, &desired).await;
+        let results: Vec<String> = run.tests.iter().map(|test| format!("{} {:?}", test.object, test.result)).collect();
+        assert_eq!(results, ["Job/default/first Succeeded", "Job/default/second Succeeded", "Pod/default/crash Failed"]);
+        assert!(run.tests[2].reason.is_some(), "{run:?}");
+        assert_eq!(stack.status(desired.id).await.unwrap().phase, Phase::Ready, "the app is as ready as before");
+    }
+    assert_eq!(effects(&stack).join(" "), "+web +first +second -second -first +first +second -second");
+    let pods = stack.api::<Pod>().list(&ListParams::default()).await.unwrap().items;
+    assert!(!pods.iter().any(|pod| pod.metadata.name.as_deref() == Some("crash")), "its policy deletes it when it has failed");
+
+    stack.desire(&absent(&desired)).await;
+    stack.reaches(&absent(&desired), Phase::Gone).await;
+    assert_eq!(stack.names().await, Vec::<String>::new(), "tests go with the app");
+}
+
+#[tokio::test]
+async fn rollback_runs_its_own_hooks_and_not_those_of_upgrade() {
+    let stack = Stack::start().await;
+    let chart = |value: &str| {
+        vec![
+            config("web", value),
+            hook(job("up"), "pre-upgrade", 0, ""),
+            hook(job("back"), "pre-rollback", 0, ""),
+            hook(job("after"), "post-rollback", 0, ""),
+        ]
+    };
+    stack.bundle("b1", chart("1")).await;
+    stack.bundle("b2", chart("2")).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    let newer = DesiredBinding { digest: "b2".into(), fence: 2, ..desired.clone() };
+    stack.desire(&newer).await;
+    stack.reaches(&newer, Phase::Ready).await;
+    let back = DesiredBinding { fence: 3, rollback: true, ..desired };
+    stack.desire(&back).await;
+    stack.reaches(&back, Phase::Ready).await;
+    assert_eq!(effects(&stack).join(" "), "+web +up +back +after");
 }

@@ -273,6 +273,8 @@ pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
         fence: 1,
         grants: None,
         share: None,
+        rollback: false,
+        delete_volumes: false,
     }
 }
 

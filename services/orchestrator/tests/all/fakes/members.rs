@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use drover_api::bindings::{
     BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, Release, ScaledWorkload, SetName, SetShare, Share,
-    StatefulPod, TakenVolume, VolumeAnswer, VolumeQuestion,
+    StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer, VolumeQuestion,
 };
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
@@ -236,6 +236,7 @@ impl FakeMembers {
                 _ => vec![],
             },
             serving_after: 0,
+            tested: None,
         };
         inner.statuses.insert(desired.id, status.clone());
         self.feed.publish(desired.id.to_string(), Some(status));
@@ -343,5 +344,29 @@ impl Synchronizer for FakeMembers {
         let key = (asked.binding.app.clone(), asked.binding.member.cluster().to_owned());
         let refuses = self.inner.lock().unwrap().behaviour.get(&key) == Some(&Behaviour::Refused);
         Ok(if refuses { vec!["quota exceeded".to_owned()] } else { vec![] })
+    }
+
+    /// A test ends at once: it succeeds, or fails where its app is stuck, or goes on for ever where its app lingers.
+    async fn put_test(&self, binding: Uuid, order: TestOrder) -> Result<(), PeerError> {
+        let mut inner = self.inner.lock().unwrap();
+        let desired = inner.desired.get(&binding).cloned();
+        let Some(desired) = desired else { return Err(super::refused("resource-synchronizer", 404, "not_found", vec![])) };
+        let behaviour = inner.behaviour.get(&(desired.app.clone(), desired.member.cluster().to_owned())).copied();
+        let result = match behaviour {
+            Some(Behaviour::Stuck) => TestResult::Failed,
+            Some(Behaviour::Lingering) => TestResult::Running,
+            _ => TestResult::Succeeded,
+        };
+        let test = TestedHook { object: "Pod/default/try".into(), result, reason: None, log: None };
+        let status = inner.statuses.get_mut(&binding).expect("every binding has a status");
+        status.tested = order.run.map(|run| TestRun { run, ended: result != TestResult::Running, tests: vec![test] });
+        let status = status.clone();
+        self.feed.publish(binding.to_string(), Some(status));
+        Ok(())
+    }
+
+    async fn test(&self, binding: Uuid) -> Result<Option<TestRun>, PeerError> {
+        let inner = self.inner.lock().unwrap();
+        Ok(inner.statuses.get(&binding).and_then(|status| status.tested.clone()))
     }
 }
