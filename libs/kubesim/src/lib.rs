@@ -42,6 +42,7 @@ mod spec;
 mod standin;
 mod state;
 mod store;
+mod target;
 mod tenants;
 mod timers;
 mod validation;

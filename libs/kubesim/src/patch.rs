@@ -3,9 +3,9 @@
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-use crate::api::PatchType;
 use crate::error::ApiError;
 use crate::schema::{ListShape, item_key, list_shape};
+use crate::target::PatchType;
 
 /// The document after the patch.
 ///

@@ -26,6 +26,7 @@ pub mod serving;
 pub mod shared;
 mod transport;
 pub mod trimmed;
+mod untyped;
 mod volumes;
 
 pub use clients::Clients;

@@ -20,7 +20,7 @@ use crate::labels::{self, FIELD_MANAGER, Owner};
 use crate::object_id::ObjectId;
 use crate::objects::{self, Object};
 use crate::shared::Sharers;
-use crate::{plain, removed};
+use crate::{removed, untyped};
 
 /// How long one request may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -430,7 +430,7 @@ impl Member {
         let metadata = match answer.map_err(|error| error.of_object(id)) {
             Ok(answer) => answer.metadata,
             Err(MemberError::Refused { id, .. }) if self.namespace_vanished(&id.namespace).await? => return Err(MemberError::Conflict(id)),
-            Err(MemberError::Refused { reason, .. }) if plain::is_needed(&reason) => {
+            Err(MemberError::Refused { reason, .. }) if untyped::is_needed(&reason) => {
                 self.write_plainly(id, value, manager, dry_run).await?
             }
             Err(error) => return Err(error),
@@ -515,7 +515,7 @@ impl RequestError {
         match self {
             Self::Api(401, message) => MemberError::Unauthorized(message),
             Self::Api(409, _) => MemberError::Conflict(Box::new(id.clone())),
-            Self::Api(500, reason) if reason.starts_with(plain::NOT_TYPED) => MemberError::Refused { id: Box::new(id.clone()), reason },
+            Self::Api(500, reason) if reason.starts_with(untyped::NOT_TYPED) => MemberError::Refused { id: Box::new(id.clone()), reason },
             Self::Api(code @ (429 | 500..), message) => MemberError::Unreachable(format!("answered {code}: {message}")),
             Self::Api(_, reason) => MemberError::Refused { id: Box::new(id.clone()), reason },
             Self::Transport(text) => MemberError::Unreachable(text),

@@ -12,14 +12,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::member::{Member, MemberError, RequestError, within};
 use crate::object_id::ObjectId;
 
-/// How the refusal of an object begins that its schema does not allow. The API server answers 500, as if it were its own fault.
-pub(crate) const NOT_TYPED: &str = "failed to create typed patch object";
-
-/// Whether an object that was refused for this reason can be written in another way.
-pub(crate) fn is_needed(reason: &str) -> bool {
-    reason.starts_with(NOT_TYPED) && reason.contains("duplicate entries for key") && !reason.contains("field not declared")
-}
-
 impl Member {
     /// Creates the object, or replaces the fields that it is to have. Returns its metadata.
     pub(crate) async fn write_plainly(

@@ -14,6 +14,7 @@
 mod app;
 mod config;
 mod http;
+mod probe;
 mod resources;
 mod routes;
 mod store;

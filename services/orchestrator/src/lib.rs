@@ -9,6 +9,7 @@ pub mod app;
 mod config;
 pub mod demand;
 pub mod environment;
+mod group_path;
 mod http;
 mod operation_metrics;
 pub mod peers;

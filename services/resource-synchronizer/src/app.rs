@@ -8,7 +8,7 @@ use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, 
 use drover_api::members::MemberCredential;
 use drover_api::traffic::CopyEndpoints;
 use drover_members::objects::{BundleError, flatten};
-use drover_members::{Clients, MemberError};
+use drover_members::{Clients, Member, MemberError, kubeconfig};
 use drover_scheduling::MemberKey;
 use drover_service::clients::cluster_manager;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
@@ -138,6 +138,14 @@ impl App {
     pub async fn credential(&self, member: &MemberKey) -> Result<MemberCredential, PeerError> {
         let cluster_manager: cluster_manager::Client = self.cluster_manager.clone().into();
         cluster_manager.member_kubeconfig_get(&member.0).await.answer(&cluster_manager)
+    }
+
+    /// A client of a member, apart from that of its worker; else why there is none.
+    pub async fn member(&self, key: &MemberKey) -> Result<Member, String> {
+        let credential = self.credential(key).await.map_err(|error| error.to_string())?;
+        let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| error.to_string())?;
+        let client = self.clients.get(key, credential.version, &vetted).await.map_err(|error| error.to_string())?;
+        Ok(Member::new(client))
     }
 
     /// Connects the store and publishes what is known of each binding before any member has been asked.

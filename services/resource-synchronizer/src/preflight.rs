@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use drover_api::bindings::{DesiredBinding, Preflight};
 use drover_members::objects::flatten;
-use drover_members::{Member, MemberError, Object, Owner, Sharers, kubeconfig};
-use drover_scheduling::MemberKey;
+use drover_members::{MemberError, Object, Owner, Sharers};
 
 use crate::app::{App, Error};
 use crate::store::inventory;
@@ -18,7 +17,7 @@ use crate::worker::{not_granted, split};
 pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error> {
     let flat = flatten(&asked.objects)?;
     let desired = &asked.binding;
-    let member = match connect(app, &desired.member).await {
+    let member = match app.member(&desired.member).await {
         Ok(member) => member,
         Err(reason) => return Ok(vec![format!("it could not be asked: {reason}")]),
     };
@@ -46,14 +45,6 @@ pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error>
         Err(error) => reasons.push(format!("it could not be asked: {error}")),
     }
     Ok(reasons)
-}
-
-/// A client of a member, apart from that of its worker; else why there is none.
-pub async fn connect(app: &App, key: &MemberKey) -> Result<Member, String> {
-    let credential = app.credential(key).await.map_err(|error| error.to_string())?;
-    let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| error.to_string())?;
-    let client = app.clients.get(key, credential.version, &vetted).await.map_err(|error| error.to_string())?;
-    Ok(Member::new(client))
 }
 
 /// Who else contains the objects that apps may share, and which of them have another content.

@@ -9,7 +9,6 @@ use drover_scheduling::claim_name;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, Error};
-use crate::preflight::connect;
 
 /// The pods and volumes that were asked for.
 ///
@@ -17,7 +16,7 @@ use crate::preflight::connect;
 /// Never: what cannot be found out is a problem in the answer.
 pub async fn read(app: &App, asked: &VolumeQuestion) -> Result<VolumeAnswer, Error> {
     let mut answer = VolumeAnswer::default();
-    let member = match connect(app, &asked.member).await {
+    let member = match app.member(&asked.member).await {
         Ok(member) => member,
         Err(reason) => return Ok(VolumeAnswer { problems: vec![format!("{} could not be asked: {reason}", asked.member)], ..answer }),
     };

@@ -38,7 +38,7 @@ fn code(file: &Path) -> String {
     without_comments(&std::fs::read_to_string(file).unwrap())
 }
 
-fn without_comments(text: &str) -> String {
+pub fn without_comments(text: &str) -> String {
     text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code)).flat_map(|line| [line, "\n"]).collect()
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
 mod book;
+mod circles;
 mod dependencies;
 mod docs;
 mod pages;

@@ -7,56 +7,19 @@ mod update;
 
 pub use create::random_suffix;
 
+pub use crate::target::{Options, PatchType, Target};
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::key::Key;
 use crate::kinds::ServedKind;
 use crate::object;
 use crate::state::ClusterState;
 
 /// What answers a request, or the error with which a real server would refuse it.
 pub type ApiResult = Result<Value, ApiError>;
-
-/// What a path names.
-#[derive(Debug, Clone)]
-pub struct Target {
-    pub kind: Arc<ServedKind>,
-    pub namespace: String,
-    pub name: String,
-    pub sub: String,
-}
-
-impl Target {
-    pub fn key(&self, name: &str) -> Key {
-        Key::new(&self.kind.resource, &self.namespace, name)
-    }
-
-    pub fn not_found(&self) -> ApiError {
-        ApiError::not_found(&self.kind.resource, &self.name)
-    }
-}
-
-/// The options of a write, from the query string.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    pub dry_run: bool,
-    pub force: bool,
-    pub manager: String,
-    pub propagation: Option<String>,
-    pub grace: Option<i64>,
-}
-
-/// The type of a patch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum PatchType {
-    Json,
-    Merge,
-    Strategic,
-    Apply,
-}
 
 /// Whether `metadata.generation` counts changes of the spec of this kind.
 pub(crate) fn has_generation(kind: &ServedKind) -> bool {

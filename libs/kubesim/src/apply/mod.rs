@@ -8,10 +8,10 @@ pub mod fields;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{Options, Target};
 use crate::error::ApiError;
 use crate::object::{list, map_mut, text};
 use crate::schema::{ListShape, atomic_map, item_key, list_shape};
+use crate::target::{Options, Target};
 use fields::FieldSet;
 
 /// One entry of `managedFields`.

@@ -13,12 +13,13 @@ use drover_scheduling::{MemberKey, MemberState};
 use drover_service::{Problem, codes};
 use futures::{AsyncReadExt, Stream, stream};
 use kube::Client;
+use serde::Deserialize;
 use serde_json::Value;
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::App;
-use crate::http::pods::LogQuery;
-use crate::tasks::{DEADLINE, Failure};
+use crate::probe::{DEADLINE, Failure};
 
 /// Kinds between an app's objects and its pods, whose events say why pods are missing.
 const WORKLOADS: [&str; 6] = [
@@ -31,6 +32,27 @@ const WORKLOADS: [&str; 6] = [
 ];
 /// The most bytes that are passed on at once.
 const CHUNK: usize = 16 << 10;
+
+/// Selects lines of a log.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase")]
+pub struct LogQuery {
+    /// Name of the pod.
+    pub pod: String,
+    /// Container; may be left out for pods of one container.
+    pub container: Option<String>,
+    /// Only so many of the last lines.
+    pub tail_lines: Option<u32>,
+    /// Only lines of the last seconds.
+    pub since_seconds: Option<u32>,
+    /// The log of the container that ran before the last restart.
+    pub previous: Option<bool>,
+    /// Wait for further lines, and return them as they come.
+    pub follow: Option<bool>,
+    /// Begin each line with its time.
+    pub timestamps: Option<bool>,
+}
 
 impl App {
     /// The pods of a copy.

@@ -11,8 +11,8 @@ use drover_store::{StoreError, StoreResult};
 use uuid::Uuid;
 
 use super::App;
+use crate::probe::{identity, probe};
 use crate::store::identities;
-use crate::tasks::{identity, probe};
 
 impl App {
     /// Probes what a kubeconfig leads to. Stores nothing.

@@ -30,8 +30,8 @@ use x509_cert::name::Name;
 
 use super::App;
 use super::copies::problem;
+use crate::probe::DEADLINE;
 use crate::store::users::{self, MemberUser, Pems};
-use crate::tasks::DEADLINE;
 
 /// The beginning of the names of all users that are certified.
 const OURS: &str = "drover:";

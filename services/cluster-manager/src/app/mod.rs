@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use copies::LogQuery;
 pub use documents::ClusterHooks;
 pub use fleet::{Fleet, Reports};
 pub use model::{Measured, Model, Usage};

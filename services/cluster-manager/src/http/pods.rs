@@ -7,11 +7,9 @@ use drover_api::members::{CopyEvents, CopyPods};
 use drover_scheduling::MemberKey;
 use drover_service::{Json, Path, Problem, Query};
 use http::header;
-use serde::Deserialize;
-use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::app::{App, LogQuery};
 
 type Copy = (String, String, Uuid);
 
@@ -31,27 +29,6 @@ pub async fn pods(state: State<App>, path: Path<Copy>) -> Result<Json<CopyPods>,
 pub async fn events(state: State<App>, path: Path<Copy>) -> Result<Json<CopyEvents>, Problem> {
     let (provider, cluster, binding) = path.0;
     Ok(Json(state.events_of(&MemberKey::new(&provider, &cluster), binding).await?))
-}
-
-/// Selects lines of a log.
-#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(rename_all = "camelCase")]
-pub struct LogQuery {
-    /// Name of the pod.
-    pub pod: String,
-    /// Container; may be left out for pods of one container.
-    pub container: Option<String>,
-    /// Only so many of the last lines.
-    pub tail_lines: Option<u32>,
-    /// Only lines of the last seconds.
-    pub since_seconds: Option<u32>,
-    /// The log of the container that ran before the last restart.
-    pub previous: Option<bool>,
-    /// Wait for further lines, and return them as they come.
-    pub follow: Option<bool>,
-    /// Begin each line with its time.
-    pub timestamps: Option<bool>,
 }
 
 /// The log of a container of a copy of an app.

@@ -9,8 +9,8 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::probe::DEADLINE;
 use crate::app::Usage;
+use crate::probe::DEADLINE;
 
 #[derive(Deserialize)]
 pub struct List<T> {

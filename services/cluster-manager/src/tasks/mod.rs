@@ -2,7 +2,6 @@
 
 mod agent_metrics;
 mod metrics;
-mod probe;
 mod reports;
 mod storage;
 mod watch;
@@ -10,8 +9,6 @@ mod workers;
 
 use agent_metrics::AgentMetrics;
 use drover_service::{Common, OnFailure};
-
-pub use probe::{DEADLINE, Failure, identity, probe};
 
 use crate::app::App;
 

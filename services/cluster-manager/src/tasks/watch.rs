@@ -21,9 +21,9 @@ use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
-use super::probe::{Failure, identity, probe, watch_failure};
 use super::{metrics, reports, storage};
 use crate::app::{App, Measured, Model};
+use crate::probe::{Failure, identity, probe, watch_failure};
 use crate::store::registered::Registered;
 
 /// Changes come in bursts; capacity is computed once per burst.

@@ -18,7 +18,6 @@ pub mod grants;
 pub mod group;
 pub mod guard;
 mod intent_change;
-mod intent_routes;
 mod lifecycle;
 pub mod logical_cloud;
 pub mod lookup;
@@ -50,7 +49,9 @@ use crate::render::Renderer;
 use crate::wake_signal::WakeSignal;
 
 pub use error::Error;
-pub use group::{Group, GroupPath};
+pub use group::Group;
+
+pub use crate::group_path::GroupPath;
 
 /// What handlers and tasks work with. Cheap to clone.
 #[derive(Clone)]

@@ -4,17 +4,16 @@ use std::collections::HashMap;
 
 use drover_api::scheduling::MemberKey;
 use drover_api::traffic::{RouteBackend, RouteBackendView, RouteList, RouteTable, RouteView};
-use drover_resources::{TypedDocument, of_kind};
+use drover_resources::TypedDocument;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::apps::names;
-use super::{App, Error, intent_routes};
-use crate::resources::ROUTE;
+use super::{App, Error};
 use crate::resources::route::{RouteSpec, ServicePort};
-use crate::store::bundle;
 use crate::store::traffic::{self, RoutedCopy};
+use crate::store::{bundle, route};
 
 type Route = TypedDocument<RouteSpec>;
 
@@ -130,9 +129,7 @@ impl App {
 }
 
 async fn routes(tx: &mut PgConnection) -> Result<(Vec<Route>, Vec<RoutedCopy>), Error> {
-    let mut routes: Vec<Route> = of_kind(&mut *tx, &ROUTE).await?;
-    routes.extend(intent_routes::all(&mut *tx).await?);
-    routes.sort_by(|one, other| one.path.cmp(&other.path));
+    let routes = route::all(&mut *tx).await?;
     let digs: Vec<Uuid> = routes.iter().filter_map(|route| route.parent_id).collect();
     let copies = if digs.is_empty() { Vec::new() } else { traffic::copies(tx, &digs).await? };
     Ok((routes, copies))
@@ -150,17 +147,6 @@ fn same_address(routes: &[Route], at: usize) -> Option<&Route> {
         other.spec.port == route.spec.port && (protocol || host(other) == host(route))
     };
     others.find(|(_, other)| same(other)).map(|(_, other)| other)
-}
-
-/// The routes of an app.
-///
-/// # Errors
-/// A query failed.
-pub async fn of_app(tx: &mut PgConnection, dig: Uuid, app: &str) -> Result<Vec<Route>, Error> {
-    let mut routes: Vec<Route> = drover_resources::children(&mut *tx, &ROUTE, dig).await?;
-    routes.extend(intent_routes::of_group(tx, dig).await?);
-    routes.retain(|route| route.spec.app == app);
-    Ok(routes)
 }
 
 fn copies_of<'a>(route: &'a Route, copies: &'a [RoutedCopy]) -> impl Iterator<Item = &'a RoutedCopy> {

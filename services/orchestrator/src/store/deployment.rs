@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::app::controllers::ControllerAnswer;
+use crate::store::controller_answer::ControllerAnswer;
 
 /// States of a deployment intent group: those of EMCO that Drover uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,17 @@ pub mod binding;
 pub mod bundle;
 pub mod call_edge;
 pub mod cloud_copy;
+pub mod controller_answer;
 pub mod deployment;
 pub mod force_fence;
 pub mod grants;
 pub mod hold;
+mod intent_routes;
 pub mod overview;
 pub mod planning_queue;
 pub mod refused_destination;
 pub mod revision;
+pub mod route;
 pub mod traffic;
 
 use drover_store::StoreResult;

@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use super::deployment::ApprovedApp;
-use crate::app::controllers::ControllerAnswer;
+use crate::store::controller_answer::ControllerAnswer;
 
 /// Who asks for an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

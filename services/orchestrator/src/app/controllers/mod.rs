@@ -13,10 +13,9 @@ use drover_resources::{TypedDocument, children};
 use drover_service::peer;
 use reqwest::{Url, header};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use utoipa::ToSchema;
 
 pub use action::AppObjects;
 pub use placement::GroupAdvice;
@@ -26,6 +25,7 @@ use super::{Error, Group};
 use crate::resources::controller::{ControllerHook, ControllerSpec, FailurePolicy};
 use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::{CONTROLLER, GROUP_INTENT};
+pub use crate::store::controller_answer::ControllerAnswer;
 
 /// The largest answer of a controller, in bytes.
 const ANSWER: usize = 8 << 20;
@@ -63,32 +63,6 @@ pub struct Controller {
     intent: String,
     priority: u32,
     hook: ControllerHook,
-}
-
-/// What a controller answered, as it is recorded with the revision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ControllerAnswer {
-    pub controller: String,
-    /// `placement` or `action`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The intent that the group names for it.
-    pub intent: String,
-    /// Whether the answer was used; otherwise the controller failed, and its failure policy is `Ignore`.
-    pub used: bool,
-    /// Why it was not used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    pub milliseconds: u64,
-    /// What it said, a sentence each.
-    pub said: Vec<String>,
-}
-
-impl ControllerAnswer {
-    /// Whether it is that of an action controller.
-    pub fn is_action(&self) -> bool {
-        self.kind == ControllerKind::Action.as_str()
-    }
 }
 
 /// The controllers of a kind that a group names and that have a hook, those with the lowest number of `priority` first.

@@ -17,10 +17,9 @@ use uuid::Uuid;
 
 use super::super::{now, readiness};
 use super::{MoveProgress, Relocate};
-use crate::app::routes;
 use crate::environment::{Environment, binding_key, route_key};
 use crate::resources::route::RouteSpec;
-use crate::store::traffic;
+use crate::store::{route, traffic};
 use crate::traffic::{CopyTraffic, Reported};
 
 /// Time for the data path to follow a change of weights.
@@ -249,7 +248,7 @@ pub(super) async fn give_back(ctx: &mut Ctx<Relocate>) -> StepResult {
 impl Routed {
     async fn read(environment: &Environment, moving: &MoveProgress) -> Result<Self, StepError> {
         let mut connection = environment.store.pool().acquire().await?;
-        let routes = routes::of_app(&mut connection, moving.old.dig.id, &moving.old.app).await;
+        let routes = route::of_app(&mut connection, moving.old.dig.id, &moving.old.app).await;
         let routes = routes.map_err(|error| StepError::retry(format!("the routes of an app cannot be read: {error}")))?;
         // A route that is not published, because it leads nowhere, is not followed by anybody.
         let carried = routes.into_iter().filter(|route| environment.traffic.broken(route.id).is_none());

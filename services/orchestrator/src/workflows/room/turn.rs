@@ -8,8 +8,8 @@ use drover_workflow::{Ctx, StepError, Workflow};
 use uuid::Uuid;
 
 use super::{SeeksRoom, search};
-use crate::app::GroupPath;
 use crate::environment::{Environment, turn_key};
+use crate::group_path::GroupPath;
 use crate::store::planning_queue::{self, Turn, Until};
 
 /// Takes the turn if it is this operation's.

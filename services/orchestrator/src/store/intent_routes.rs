@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use drover_resources::{NoSpec, TypedDocument, children, of_kind};
+use drover_resources::{NoSpec, ResourceError, TypedDocument, children, of_kind};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::Error;
 use crate::resources::GROUP_INTENT;
 use crate::resources::controllers::traffic::{INBOUND_SERVER_INTENT, InboundServerIntentSpec, TRAFFIC_GROUP_INTENT};
 use crate::resources::group_intent::GroupIntentSpec;
@@ -19,7 +18,7 @@ type Route = TypedDocument<RouteSpec>;
 ///
 /// # Errors
 /// A query failed.
-pub async fn all(tx: &mut PgConnection) -> Result<Vec<Route>, Error> {
+pub async fn all(tx: &mut PgConnection) -> Result<Vec<Route>, ResourceError> {
     let intents: Vec<TypedDocument<NoSpec>> = of_kind(&mut *tx, &TRAFFIC_GROUP_INTENT).await?;
     let groups: BTreeSet<Uuid> = intents.iter().filter_map(|intent| intent.parent_id).collect();
     let mut routes = Vec::new();
@@ -33,7 +32,7 @@ pub async fn all(tx: &mut PgConnection) -> Result<Vec<Route>, Error> {
 ///
 /// # Errors
 /// A query failed.
-pub async fn of_group(tx: &mut PgConnection, dig: Uuid) -> Result<Vec<Route>, Error> {
+pub async fn of_group(tx: &mut PgConnection, dig: Uuid) -> Result<Vec<Route>, ResourceError> {
     let intents: Vec<TypedDocument<NoSpec>> = children(&mut *tx, &TRAFFIC_GROUP_INTENT, dig).await?;
     if intents.is_empty() {
         return Ok(Vec::new());
