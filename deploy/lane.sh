@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # lane.sh PROGRAM [ARGUMENT...]: runs a test program if its package belongs to the lane $DROVER_LANE, else does nothing. It is
-# cargo's runner in deploy/test.sh, which runs two lanes side by side: "around" (command line and agents, which mostly wait for
-# clusters) and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file $DROVER_TIMES, also when the program fails.
+# cargo's runner in deploy/test.sh, which runs three lanes side by side: "around" (command line and agents) and "whole" (the whole
+# system), which both mostly wait for clusters, and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file
+# $DROVER_TIMES, also when the program fails.
 case $PWD in
   */services/autoscaler | */services/drover | */services/memory-guard | */lab/cli) lane=around ;;
+  */tests) lane=whole ;;
   *) lane=hub ;;
 esac
 [ "$lane" = "$DROVER_LANE" ] || exit 0

@@ -58,24 +58,30 @@ export DROVER_TIMES
 lane() { DROVER_LANE=$1 cargo test --locked --workspace --no-fail-fast --config "target.'cfg(unix)'.runner=['$PWD/deploy/lane.sh']" "${@:2}" "${extra[@]}"; }
 log=$(mktemp)
 code=0
-set -m # the lane in the background is a process group of its own, so that it can be ended with this script
-lane around --lib --bins --tests >"$log.around" 2>&1 &
-around=$!
-trap 'kill -- -$around || true; clean_up' EXIT
+set -m # each lane in the background is a process group of its own, so that it can be ended with this script
+lanes=()
+for name in around whole; do
+  lane "$name" --lib --bins --tests >"$log.$name" 2>&1 &
+  lanes+=("$!:$name")
+done
+trap 'for lane in "${lanes[@]}"; do kill -- "-${lane%%:*}" || true; done; clean_up' EXIT
 set +m
 lane hub 2>&1 | tee "$log" || code=$?
-step "tests of command line and agents, which ran at the same time"
-tail -n +1 -f --pid=$around "$log.around"
-wait $around || code=$?
+for lane in "${lanes[@]}"; do
+  name=${lane#*:}
+  step "tests of the lane $name, which ran at the same time"
+  tail -n +1 -f --pid="${lane%%:*}" "$log.$name"
+  wait "${lane%%:*}" || code=$?
+  cat "$log.$name" >>"$log"
+  rm "$log.$name"
+done
 trap clean_up EXIT
-cat "$log.around" >>"$log"
-rm "$log.around"
 
 # Target directories of other toolchains and dependencies that were not used for a week.
 touch "$CARGO_TARGET_DIR"
 find "$DROVER_CACHE" -maxdepth 1 -name 'target-????????????' -mtime +7 -exec rm -rf {} +
 
-step "seconds of each test program of both lanes, longest first"
+step "seconds of each test program of all lanes, longest first"
 sort -rn "$DROVER_TIMES"
 rm "$DROVER_TIMES"
 
