@@ -11,7 +11,7 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Read.
+    /// Read the documents and the state of its projects.
     Viewer,
     /// Deploy, update and delete applications; room is made only by moving apps of the same projects.
     Deployer,

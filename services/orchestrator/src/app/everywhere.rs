@@ -187,7 +187,8 @@ impl App {
     async fn start_extension(&self, id: Uuid, apps: &[RevisionApp], description: &str) -> Result<Option<Uuid>, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::by_id(&mut tx, id).await?;
-        let by = Requester { name: "drover".to_owned(), ..Requester::default() };
+        // Nobody asked for it at this moment, so nobody's right to move apps of other projects counts.
+        let by = Requester { name: "drover".to_owned(), movable_projects: Some(vec![group.dig.project.clone()]) };
         let change = RevisionChange {
             verb: Update::KIND,
             from_revision: None,

@@ -161,7 +161,7 @@ fn is_host(host: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// Routes.
+/// `routes/{route}`
 pub static ROUTE: DocumentKind =
     DocumentKind::of::<RouteSpec>("route", "Route", "routes", &["route"]).below(&DIG).put(Put::Upsert).tag("routes");
 

@@ -51,7 +51,7 @@ pub struct HpaRequirementSpec {
     /// Stored. As in EMCO, everything that is named is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mandatory: Option<bool>,
-    /// Stored.
+    /// Stored; has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
     pub resource: HpaResource,
