@@ -141,6 +141,7 @@ async fn parts(
         measured: app::measured::Measured::default(),
         agent_reports: app::agents::Reports::default(),
         unclaimed: app::claims::Unclaimed::default(),
+        growth: app::growth::GrowthAttempts::default(),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::store::binding::Role;
 use crate::store::overview::{self, BindingRow};
 use crate::store::refused_destination;
 use crate::workflows::readiness::describe;
-use crate::workflows::{Instantiate, Relocate, Terminate, Test, Update};
+use crate::workflows::{Grow, Instantiate, Relocate, Terminate, Test, Update};
 
 impl App {
     /// Apps of every group that was approved at least once; of one project if it is named.
@@ -73,6 +73,7 @@ impl App {
 pub(super) fn state_during(kind: &str, waiting_for_room: bool) -> String {
     match kind {
         Instantiate::KIND | Update::KIND if waiting_for_room => "WaitingForRoom",
+        Grow::KIND => "WaitingForRoom",
         Instantiate::KIND => "Instantiating",
         Update::KIND => "Updating",
         Relocate::KIND => "Relocating",

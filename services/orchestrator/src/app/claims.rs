@@ -2,7 +2,7 @@
 //! replicas. So a move claims, at its destination, room for as many pods as it starts there.
 //!
 //! A claim keeps room for one pod of a workload that is scaled to zero: the first request finds it. Growth that does not fit is not
-//! claimed; the list of apps says so, and it is tried again at every pass.
+//! claimed; the list of apps says so, it is tried again at every pass, and room is made for it ([`super::growth`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,17 +48,28 @@ impl App {
             let status = self.environment.statuses.get(binding.id);
             let Some(status) = status.filter(|status| matches!(status.phase, Phase::Ready | Phase::Applied)) else { continue };
             let demand = following(&approved, &status.scaled);
-            if demand == binding.request.demand || held.contains_key(&binding.dig.id) {
+            if demand == binding.request.demand {
+                continue;
+            }
+            let said = self.unclaimed.of(binding.id).map(|why| (binding.id, why));
+            if held.contains_key(&binding.dig.id) {
+                // What was said stays while an operation makes room, for example.
+                unclaimed.extend(said);
                 continue;
             }
             match self.resize(&binding, &demand).await {
                 Ok(None) => {}
-                Ok(Some(why)) => drop(unclaimed.insert(binding.id, format!("{} is not all claimed: {why}", pods(&demand)))),
+                Ok(Some(why)) => {
+                    self.make_room_for_growth(&binding, &demand).await?;
+                    unclaimed.insert(binding.id, format!("{} is not all claimed: {why}", pods(&demand)));
+                }
                 Err(error) => {
+                    unclaimed.extend(said);
                     tracing::debug!(binding.id = %binding.id, error = %drover_service::problem::chain(&error), "a claim could not be resized, will retry");
                 }
             }
         }
+        self.growth.retain(|binding| unclaimed.contains_key(&binding));
         self.unclaimed.replace(unclaimed);
         Ok(())
     }

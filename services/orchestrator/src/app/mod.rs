@@ -16,6 +16,7 @@ mod error;
 pub mod everywhere;
 pub mod grants;
 pub mod group;
+pub mod growth;
 pub mod guard;
 mod intent_change;
 mod lifecycle;
@@ -76,6 +77,8 @@ pub struct Parts {
     pub agent_reports: agents::Reports,
     /// Copies whose claims do not follow what runs.
     pub unclaimed: claims::Unclaimed,
+    /// When room was made for those.
+    pub growth: growth::GrowthAttempts,
 }
 
 impl App {

@@ -19,7 +19,7 @@ use super::{App, Error, group};
 use crate::store::force_fence;
 use crate::store::overview::{self, ChildOperation};
 use crate::workflows::relocate::{MoveStage, RelocateState};
-use crate::workflows::{Instantiate, Relocate, Update, instantiate, relocate, update};
+use crate::workflows::{Grow, Instantiate, Relocate, Update, grow, instantiate, relocate, update};
 
 /// Default number of operations per page.
 const DEFAULT_PAGE: i64 = 100;
@@ -237,6 +237,7 @@ pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestam
             made.or_else(|| instantiate::Order::deserialize(&view.input).ok().and_then(|order| order.plan))
         }
         Update::KIND => update::UpdateState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
+        Grow::KIND => grow::GrowState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
         _ => None,
     };
     let mut moves = moves(&view.kind, &view.state, view.ended_at, now);

@@ -100,13 +100,15 @@ pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult
     Ok(())
 }
 
-/// The projects of which an operation may move apps; none: of all.
+/// The projects of which an operation on a group may move apps; none: of all. An operation that nobody asked for, such as growth, has the
+/// rights with which the group was changed last.
 ///
 /// # Errors
 /// The query failed.
-pub async fn movable_projects(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Option<Vec<String>>> {
-    let sql = "select movable_projects from deployment_revision where operation = $1";
-    let found: Option<Option<Vec<String>>> = sqlx::query_scalar(sql).bind(operation).fetch_optional(tx).await?;
+pub async fn movable_projects(tx: &mut PgConnection, operation: Uuid, dig: Uuid) -> StoreResult<Option<Vec<String>>> {
+    let sql = "select movable_projects from deployment_revision where operation = $1 or dig_id = $2
+        order by operation is not distinct from $1 desc, revision desc limit 1";
+    let found: Option<Option<Vec<String>>> = sqlx::query_scalar(sql).bind(operation).bind(dig).fetch_optional(tx).await?;
     Ok(found.flatten())
 }
 

@@ -1,6 +1,7 @@
 //! Everything that takes longer than a request: durable workflows. Each table of steps explains the order of its steps.
 
 mod apply;
+pub mod grow;
 pub mod instantiate;
 pub mod readiness;
 mod release;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::peers::PeerError;
 
+pub use grow::Grow;
 pub use instantiate::Instantiate;
 pub use relocate::Relocate;
 pub use remove::{SettleError, settle};
@@ -42,10 +44,11 @@ pub fn registry(environment: &Arc<Environment>) -> Registry {
         .with::<Relocate>(environment.clone())
         .with::<Update>(environment.clone())
         .with::<Test>(environment.clone())
+        .with::<Grow>(environment.clone())
 }
 
-/// The failpoints of the kinds that change what runs, in the order of their tables. A [`Test`] changes nothing; what a crash in it does is
-/// tested by the generic tests.
+/// The failpoints of the kinds that change what runs, in the order of their tables. A [`Test`] changes nothing, and [`Grow`] makes room with
+/// the steps of [`Instantiate`]; what a crash in them does is tested by the generic tests.
 pub fn failpoints() -> Vec<Failpoint> {
     use drover_workflow::failpoints as of;
     [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat()

@@ -11,7 +11,7 @@ use drover_orchestrator::render::Rendered;
 use drover_orchestrator::store::binding::{self, Binding, Role};
 use drover_orchestrator::store::deployment::{self, DeploymentState};
 use drover_orchestrator::store::{bundle, hold};
-use drover_orchestrator::workflows::{Instantiate, Relocate, Terminate, Test, Update};
+use drover_orchestrator::workflows::{Grow, Instantiate, Relocate, Terminate, Test, Update};
 use drover_orchestrator::{Config, migrations};
 use drover_store::{Store, StoreConfig};
 use drover_testkit::{TestDb, prepared_db};
@@ -140,6 +140,7 @@ impl Base {
             .with::<Terminate>(self.environment.clone())
             .with::<Update>(self.environment.clone())
             .with::<Test>(self.environment.clone())
+            .with::<Grow>(self.environment.clone())
     }
 
     pub fn outside(&self, engine: &Engine) {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use drover_testkit::eventually;
+use serde_json::Value;
 
+use crate::contention::{self, moves, victim};
 use crate::scenarios::{approved, expect_state, run, stack};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,4 +46,34 @@ async fn claim_grows_and_shrinks_with_what_runs_and_says_when_it_does_not_fit() 
     eventually(PATIENCE, async || (replicas() == 2).then_some(())).await;
     expect_state(&run(&stack, &format!("{dig}/update")).await, "succeeded");
     assert_eq!(replicas(), 2);
+}
+
+#[tokio::test]
+async fn growth_makes_room_and_says_when_none_can_be_made() {
+    let (fakes, stack) = contention::stack().await;
+    victim(&fakes, &stack, "v", "500m", &["a", "b"]).await;
+    let web = approved(&stack, "web", "200m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{web}/instantiate")).await, "succeeded");
+    let replicas = || fakes.ledger.all().iter().find(|claim| claim.request.app == "web").unwrap().request.demand.groups[0].replicas;
+    let last_growth = async |state: &str| -> Option<Value> {
+        let operations = stack.get("/v2/operations").await;
+        let found = operations["items"].as_array()?.iter().find(|one| one["kind"] == "grow" && one["state"] == state)?.clone();
+        Some(stack.get(&format!("/v2/operations/{}", found["id"].as_str()?)).await)
+    };
+
+    // Four pods of 200m do not fit beside the 500m of v on 1000m; v may move to b.
+    fakes.members.scale("web", "a", Some(4));
+    eventually(PATIENCE, async || (replicas() == 4).then_some(())).await;
+    let grown = eventually(PATIENCE, async || last_growth("succeeded").await).await;
+    assert_eq!(moves(&grown), ["v/v onprem+a->onprem+b done"], "{grown:#}");
+    assert_eq!(fakes.ledger.summary(), ["v@b held", "web@a held"]);
+
+    // Six pods of 200m fit nowhere on 1000m, and there is nothing left to move: the app keeps what it has, and the reasons are told.
+    fakes.members.scale("web", "a", Some(6));
+    let failed = eventually(PATIENCE, async || last_growth("failed").await).await;
+    assert_eq!(failed["code"], "plan_infeasible", "{failed:#}");
+    let apps = stack.get("/v2/apps").await;
+    let app = apps["items"].as_array().unwrap().iter().find(|app| app["app"] == "web").unwrap();
+    assert!(app["bindings"][0]["unclaimed"].as_str().unwrap().contains("room for 6 pods is not all claimed"), "{app:#}");
+    assert_eq!(replicas(), 4);
 }

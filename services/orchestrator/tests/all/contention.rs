@@ -13,7 +13,7 @@ use crate::scenarios::{approved, expect_state, members, run};
 use crate::support::{Stack, WaitSeconds};
 
 /// An orchestrator that waits long for room.
-async fn stack() -> (Fakes, Stack) {
+pub async fn stack() -> (Fakes, Stack) {
     let fakes = members();
     fakes.plans.plan_on(&fakes.ledger);
     let stack = Stack::waiting(&fakes, WaitSeconds { ready: 5, room: 60 }).await;
@@ -21,7 +21,7 @@ async fn stack() -> (Fakes, Stack) {
 }
 
 /// Runs an app of this name and CPU on a; it may move to the other clusters of `on`.
-async fn victim(fakes: &Fakes, stack: &Stack, name: &str, cpu: &str, on: &[&str]) -> String {
+pub async fn victim(fakes: &Fakes, stack: &Stack, name: &str, cpu: &str, on: &[&str]) -> String {
     let dig = approved(stack, name, cpu, on, None).await;
     fakes.ledger.foreign(&member("b"), 1000);
     expect_state(&run(stack, &format!("{dig}/instantiate")).await, "succeeded");
@@ -37,7 +37,7 @@ async fn start(stack: &Stack, dig: &str) -> String {
 }
 
 /// `app from->to stage` of each move of an operation.
-fn moves(operation: &Value) -> Vec<String> {
+pub fn moves(operation: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let moves = operation["moves"].as_array().cloned().unwrap_or_default();
     moves.iter().map(|one| format!("{} {}->{} {}", text(&one["app"]), text(&one["from"]), text(&one["to"]), text(&one["stage"]))).collect()

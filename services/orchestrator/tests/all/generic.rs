@@ -8,7 +8,7 @@ use drover_api::scheduling::{Amounts, AppRequest, Claim, DigRef, Move, Plan, Sta
 use drover_orchestrator::store::binding::Binding;
 use drover_orchestrator::store::deployment::DeploymentState;
 use drover_orchestrator::workflows::{
-    Delivery, Instantiate, Relocate, Terminate, Test, Update, instantiate, relocate, terminate, test, update,
+    Delivery, Grow, Instantiate, Relocate, Terminate, Test, Update, grow, instantiate, relocate, terminate, test, update,
 };
 use drover_store::Store;
 use drover_workflow::testing::Fixture;
@@ -472,9 +472,59 @@ mod testing_charts {
     drover_workflow::generic_tests!(super::CaseFixture<super::Testing>);
 }
 
+/// `n` has 300 of the 1000 of `a` and grows to two pods, for which the victim moves from `a` to `b`.
+struct Growth(Moves, Binding);
+
+impl Growth {
+    fn pods(&self) -> Result<u32, String> {
+        Ok(claim_of(&self.0.base, "n")?.request.demand.groups[0].replicas)
+    }
+}
+
+#[async_trait]
+impl WorkflowCase for Growth {
+    type Workflow = Grow;
+
+    async fn fresh() -> Self {
+        let moves = Moves::new().await;
+        let copy = moves.base.serving(&moves.newcomer, request("n", 300, &["a"]), "a").await;
+        Self(moves, copy)
+    }
+    fn base(&self) -> &Base {
+        &self.0.base
+    }
+    fn input(&self) -> grow::Order {
+        let mut demand = self.1.request.demand.clone();
+        demand.groups[0].replicas = 2;
+        grow::Order::new(self.1.clone(), demand)
+    }
+    async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
+        let Moves { base, victim, newcomer, .. } = &self.0;
+        if self.pods()? != 2 {
+            return Err("the claim has not grown".into());
+        }
+        base.expect(&[victim, newcomer], &["n@a held", "v@b held"], &["n@a current", "v@b current"], &["n@a", "v@b"]).await
+    }
+    async fn check_undone(&self) -> Result<(), String> {
+        let Moves { base, victim, newcomer, .. } = &self.0;
+        if self.pods()? != 1 {
+            return Err("the claim has grown".into());
+        }
+        // Whether the victim was moved depends on the failed step: past the child's pivot the move stands.
+        let digs = [victim, newcomer];
+        let stays = base.expect(&digs, &["n@a held", "v@a held"], &["n@a current", "v@a current"], &["n@a", "v@a"]).await;
+        let moved = base.expect(&digs, &["n@a held", "v@b held"], &["n@a current", "v@b current"], &["n@a", "v@b"]).await;
+        stays.or(moved)
+    }
+}
+
+mod growth {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Growth>);
+}
+
 /// Operations show the kinds.
 #[test]
 fn workflow_kinds_are_stable() {
-    let kinds = [Instantiate::KIND, Relocate::KIND, Terminate::KIND, Test::KIND, Update::KIND];
-    assert_eq!(kinds, ["instantiate", "relocate", "terminate", "test", "update"]);
+    let kinds = [Instantiate::KIND, Relocate::KIND, Terminate::KIND, Test::KIND, Update::KIND, Grow::KIND];
+    assert_eq!(kinds, ["instantiate", "relocate", "terminate", "test", "update", "grow"]);
 }

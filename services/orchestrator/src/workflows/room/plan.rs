@@ -156,9 +156,10 @@ fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
 
 /// A plan for the group on a ledger that knows of decision `seq`.
 pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
+    let dig = search(ctx).dig.id;
     let mut connection = ctx.environment.store.pool().acquire().await?;
     let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);
-    let movable_projects = revision::movable_projects(&mut connection, ctx.id).await?;
+    let movable_projects = revision::movable_projects(&mut connection, ctx.id, dig).await?;
     drop(connection);
     let operation = Some(ctx.id);
     let search = search(ctx);
