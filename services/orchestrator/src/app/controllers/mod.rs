@@ -12,8 +12,8 @@ use drover_api::scheduling::MemberKey;
 use drover_resources::{TypedDocument, children};
 use drover_service::peer;
 use reqwest::{Url, header};
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
