@@ -12,6 +12,7 @@ mod e2e {
     pub mod fleets;
     pub mod kubelets;
     pub mod lifecycle;
+    pub mod names;
     pub mod page;
     pub mod refusals;
     pub mod relocating;

@@ -85,7 +85,7 @@ fn request(at: usize, microservice: &Microservice, when_full: WhenFull) -> AppRe
         intent: Intent { all_of: Vec::new(), any_of: providers.into_iter().map(element).collect() },
         logical_cloud: (0..CLUSTERS.len()).map(key).collect(),
         when_full,
-        allow_dependants: true,
+        allow_dependants: Some(true),
         ..PlacementTerms::default()
     };
     AppRequest { app: name(at), demand: drover_scheduling::Demand { groups: vec![pods], ..Default::default() }, terms }

@@ -45,6 +45,9 @@ pub struct DesiredBinding {
     /// With `absent`: also delete the volume claims that its StatefulSets made, with their data, when its pods are gone.
     #[serde(default, skip_serializing_if = "is_false")]
     pub delete_volumes: bool,
+    /// Whether the names of its Services are to answer in other members of its pod network, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names: bool,
 }
 
 /// The part of an app with volumes that one of its copies runs while the app moves.

@@ -26,6 +26,15 @@ pub struct Fleet {
     pub claims: BTreeMap<Uuid, Arc<Claim>>,
 }
 
+/// Before the name of a pod network in a label of a cluster.
+const POD_NETWORK: &str = "pod-network=";
+
+/// The pod network of a cluster with these labels, if it has one: pods reach the pods of all clusters of the same network by their
+/// addresses. Names of Services follow an app there.
+pub fn pod_network(labels: &[String]) -> Option<&str> {
+    labels.iter().find_map(|label| label.strip_prefix(POD_NETWORK)).filter(|name| !name.is_empty())
+}
+
 /// A registered cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -101,7 +101,7 @@ pub struct Plan {
     /// Preferred members that were tried without success, with the reasons.
     #[serde(default)]
     pub tried: Vec<WhyNot>,
-    /// Services of victims that other pods may call.
+    /// Services of victims that other pods may call, and whose names do not follow.
     #[serde(default)]
     pub dependants: Vec<Dependant>,
     /// How many sets of victims and destinations were examined.

@@ -35,9 +35,10 @@ pub struct PlacementTerms {
     /// How to choose among members of equal provider priority.
     #[serde(default)]
     pub packing: Packing,
-    /// Whether the app may be moved although other pods may call its Services.
-    #[serde(default, alias = "allow_dependants")]
-    pub allow_dependants: bool,
+    /// Whether the app may be moved although other pods may call its Services. Absent: only within its pod
+    /// network, where the names of its Services follow.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "allow_dependants")]
+    pub allow_dependants: Option<bool>,
     /// Its calls. Absent: it is placed on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallTerms>,

@@ -17,6 +17,7 @@ use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
+use crate::names::Networks;
 use crate::shared::Shared;
 use crate::store;
 use crate::worker::testing;
@@ -121,6 +122,9 @@ pub struct App {
     /// Process context.
     pub common: Common,
     workers: Arc<Mutex<HashMap<MemberKey, Arc<Dirty>>>>,
+    networks: Arc<Mutex<Arc<Networks>>>,
+    /// The members whose endpoints have been listed since the service started.
+    listed: Arc<Mutex<BTreeSet<MemberKey>>>,
     /// Whether the list of members has been received, so that a member without a worker is not registered.
     members_known: Arc<AtomicBool>,
     store_writes: Arc<Semaphore>,
@@ -160,7 +164,7 @@ impl App {
         });
         let hub = store::hub(&store).await?;
         let (statuses, shared) = (FeedHub::new(), Shared::default());
-        for row in store::bindings::all(&store).await? {
+        for row in store::bindings::all(&store).await?.into_iter().filter(|row| !row.stand_in) {
             statuses.publish(row.desired.id.to_string(), Some(first_status(&shared.row(row))));
         }
         Ok(Self {
@@ -173,6 +177,8 @@ impl App {
             failpoints,
             common: common.clone(),
             workers: Arc::default(),
+            networks: Arc::default(),
+            listed: Arc::default(),
             members_known: Arc::default(),
             store_writes: Arc::new(Semaphore::new(STORE_WRITES)),
             shared: Arc::new(shared),
@@ -195,6 +201,11 @@ impl App {
         }
         let mut row = store::bindings::put(&self.store, desired).await?.ok_or(Error::StaleFence)?;
         self.give_up(&mut row).await?;
+        if self.networks().contains_key(&desired.member) {
+            // Before the copy itself is worked at: one that goes waits for who keeps its names.
+            self.settle_names(&desired.dig.project).await?;
+            self.wake_stand_ins(&[id]).await?;
+        }
         let workers = self.workers();
         match workers.get(&desired.member) {
             Some(dirty) => dirty.add(id),
@@ -276,7 +287,7 @@ impl App {
                 tracing::error!(binding.id = %row.desired.id, %error, "cannot give up a binding of a member that is gone");
             }
             let workers = self.workers();
-            if !workers.contains_key(&row.desired.member) {
+            if !row.stand_in && !workers.contains_key(&row.desired.member) {
                 self.statuses.publish_if_changed(row.desired.id.to_string(), Some(first_status(&row)));
             }
         }
@@ -284,12 +295,43 @@ impl App {
 
     /// Marks a binding as gone if it is to go and its member is not registered any more: nobody can delete its objects, and its claim
     /// must not wait for them for ever. A cluster that is registered again under the same name is another member.
-    async fn give_up(&self, row: &mut store::bindings::Row) -> Result<(), Error> {
+    pub(crate) async fn give_up(&self, row: &mut store::bindings::Row) -> Result<(), Error> {
         let unregistered = self.members_known.load(Ordering::Acquire) && !self.workers().contains_key(&row.desired.member);
         if unregistered && !row.gone && row.desired.state == DesiredState::Absent {
             row.gone = store::bindings::set_gone(&self.store, row.desired.id, row.desired.fence).await?;
+            if row.stand_in {
+                store::bindings::forget(&self.store, row.desired.id).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Lets the worker of a member look at a binding again; false if the member has none.
+    pub fn wake(&self, member: &MemberKey, binding: Uuid) -> bool {
+        self.workers().get(member).map(|dirty| dirty.add(binding)).is_some()
+    }
+
+    /// The pod networks of the members.
+    pub fn networks(&self) -> Arc<Networks> {
+        Arc::clone(&self.networks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the pod networks; false if they are the same.
+    pub fn replace_networks(&self, networks: Networks) -> bool {
+        let mut known = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = **known != networks;
+        *known = Arc::new(networks);
+        changed
+    }
+
+    /// The endpoints in a member are known from now on.
+    pub fn endpoints_listed(&self, member: &MemberKey) {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).insert(member.clone());
+    }
+
+    /// Whether the endpoints in a member have been listed since the service started.
+    pub fn lists_endpoints(&self, member: &MemberKey) -> bool {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).contains(member)
     }
 
     fn workers(&self) -> MutexGuard<'_, HashMap<MemberKey, Arc<Dirty>>> {

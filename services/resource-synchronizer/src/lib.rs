@@ -9,7 +9,7 @@
 //!                                                  ├── Worker: compares MemberView with desired rows and inventory
 //! watches of the member (kinds in its inventory) ──┘        │
 //!                                                   apply, delete by uid ── feed bindings
-//! watch of EndpointSlices, where Services were applied ── feed endpoints
+//! watch of EndpointSlices, where Services were applied ── feed endpoints ── names: Services that answer in other members
 //! ```
 //! Invariants: a row of the inventory exists before its object does; the newest desired row is read before anything is
 //! written; a member that does not answer delays only its own worker; an object of another owner is never changed.
@@ -17,6 +17,7 @@
 mod app;
 mod config;
 mod http;
+mod names;
 mod preflight;
 mod routes;
 mod shared;
@@ -62,6 +63,8 @@ pub async fn assemble(common: &Common, clients: Arc<Clients>, failpoints: Failpo
     common.readiness.heard("cluster-manager", members.contact());
     let of = app.clone();
     common.spawn("follow-members", OnFailure::Restart, move |task| tasks::follow_members(of.clone(), members.for_task(task)));
+    let of = app.clone();
+    common.spawn("follow-endpoints", OnFailure::Restart, move |task| names::follow_endpoints(of.clone(), task));
     let routes = routes::routes(&app.statuses, &app.endpoints).with_state(app);
     Ok(service::router(routes, common))
 }

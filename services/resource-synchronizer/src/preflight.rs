@@ -49,11 +49,16 @@ pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error>
 
 /// Who else contains the objects that apps may share, and which of them have another content.
 async fn sharers(app: &App, desired: &DesiredBinding, objects: &[Object]) -> Result<(Sharers, Vec<String>), Error> {
+    let held_by_others = inventory::held_by_others(&app.store, desired).await?;
     let shareable: BTreeMap<_, _> =
         objects.iter().filter(|object| object.id.is_shareable()).map(|object| (object.id.clone(), object)).collect();
     let mut shared: Sharers = shareable.keys().map(|id| (id.clone(), Vec::new())).collect();
     let mut differing = Vec::new();
-    for held in inventory::held_by_others(&app.store, desired).await? {
+    for held in held_by_others {
+        if held.stand_in {
+            shared.entry(held.object.into()).or_default();
+            continue;
+        }
         let Some(object) = shareable.get(&held.object) else { continue };
         match *held.digest == *object.digest {
             true => shared.entry(object.id.clone()).or_default().push(held.binding),

@@ -58,12 +58,14 @@ mod tests {
                     share: None,
                     rollback: false,
                     delete_volumes: false,
+                    names: false,
                 },
                 gone: false,
                 kept: Vec::new(),
                 hooks: None,
                 served: None,
                 test: None,
+                stand_in: false,
             }
         };
         let shared = Shared::default();

@@ -77,7 +77,7 @@ fn anywhere(keys: &[MemberKey]) -> PlacementTerms {
     PlacementTerms {
         intent: Intent { any_of, ..Intent::default() },
         logical_cloud: keys.into(),
-        allow_dependants: true,
+        allow_dependants: Some(true),
         ..PlacementTerms::default()
     }
 }

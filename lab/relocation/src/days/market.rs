@@ -124,7 +124,7 @@ impl Market {
             intent: Intent { all_of: Vec::new(), any_of: PROVIDERS.iter().map(of).collect() },
             logical_cloud: Arc::clone(&self.keys),
             when_full,
-            allow_dependants: true,
+            allow_dependants: Some(true),
             ..PlacementTerms::default()
         };
         AppRequest { app: "main".to_owned(), demand: Demand { groups: vec![pods], ..Demand::default() }, terms }

@@ -13,7 +13,9 @@ use crate::expand::{Group, Standing, groups};
 use crate::explanations::why_unknown;
 use crate::storage::{self, BoundVolume, Storage};
 use crate::trial::Trial;
-use crate::{Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms};
+use crate::{
+    Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms, pod_network,
+};
 
 /// The apps on some members.
 #[derive(Default)]
@@ -110,11 +112,33 @@ fn exclusion(context: &PlanningContext<'_>, claim: &Claim, newcomer: Option<Uuid
     if let Some(reason) = context.excluded.get(&claim.dig.id) {
         return Some(no("busy", reason.clone()));
     }
-    let services = &claim.request.demand.services;
-    if !services.is_empty() && !claim.request.terms.allow_dependants {
-        return Some(no("dependants", format!("other pods may call its Service {} (allowDependants is false)", services.join(", "))));
+    let services = claim.request.demand.services.join(", ");
+    match claim.request.terms.allow_dependants {
+        _ if services.is_empty() => None,
+        Some(true) => None,
+        Some(false) => Some(no("dependants", format!("other pods may call its Service {services} (allowDependants is false)"))),
+        None if context.ledger.room(&claim.member).and_then(network_of).is_none() => Some(no("dependants", nameless(claim))),
+        None => None,
     }
-    None
+}
+
+/// Whether the names of an app's Services must follow it, because its owner has not said that others may lose them.
+fn must_keep_names(claim: &Claim) -> bool {
+    !claim.request.demand.services.is_empty() && claim.request.terms.allow_dependants.is_none()
+}
+
+/// Why an app with Services stays, if nobody has said anything about those who call it.
+fn nameless(claim: &Claim) -> String {
+    let services = claim.request.demand.services.join(", ");
+    format!(
+        "other pods may call its Service {services}, whose name follows it only within a pod network (a label of clusters); \
+         allowDependants: true lets it go without"
+    )
+}
+
+/// The pod network of a member.
+pub(super) fn network_of(room: &MemberRoom) -> Option<&str> {
+    pod_network(&room.member.as_ref()?.labels)
 }
 
 /// The volumes that would move with the app, or why they cannot.
@@ -210,6 +234,13 @@ fn destinations<'a>(
             false => format!(" except {} (cordoned)", cordoned.into_iter().collect::<Vec<_>>().join(", ")),
         };
         return Err(no("no_other_member", format!("its placement intent and logical cloud allow no other cluster{except}")));
+    }
+    if must_keep_names(claim) {
+        let network = context.ledger.room(&claim.member).and_then(network_of);
+        allowed.retain(|room| network_of(room) == network);
+        if allowed.is_empty() {
+            return Err(no("dependants", nameless(claim)));
+        }
     }
     let volumes = volumes(context, claim).unwrap_or_default();
     let (reached, out_of_reach): (Vec<_>, Vec<_>) =

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::candidates::{Candidates, no};
+use super::candidates::{Candidates, network_of, no};
 use super::context::PlanningContext;
 use super::movable::Movable;
 use super::outlook::Outlook;
@@ -52,7 +52,8 @@ pub(crate) fn feasible<'a>(
         if !plan.targets.contains(&m.room.key) {
             plan.targets.push(m.room.key.clone());
         }
-        let services = m.claim.request.demand.services.iter().cloned();
+        let names_follow = network_of(m.room).is_some_and(|network| network_of(to) == Some(network));
+        let services = m.claim.request.demand.services.iter().filter(|_| !names_follow).cloned();
         plan.dependants.extend(services.map(|service| Dependant { claim: m.claim.id, service }));
         wave.push(Move {
             claim: m.claim.id,

@@ -163,7 +163,7 @@ impl Instance {
             let name = format!("app{i}");
             let member = key(NAMES[spec.member % self.members.len()]);
             let request = Arc::new(AppRequest {
-                terms: PlacementTerms { allow_dependants: true, ..spec.request(&name, self.members.len()).terms },
+                terms: PlacementTerms { allow_dependants: Some(true), ..spec.request(&name, self.members.len()).terms },
                 ..spec.request(&name, self.members.len())
             });
             let ledger = fleet.ledger();

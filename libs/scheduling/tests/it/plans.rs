@@ -193,13 +193,15 @@ fn exclusion_code_names_each_reason_against_a_move() {
     );
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.surging = true)), "busy");
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.dig = crate::test_fleet::dig("newcomer").into())), "itself");
-    let called = |w: TestFleet| {
+    let called = |w: TestFleet, allowed: Option<bool>| {
         w.change_request("app1", |r| {
             r.demand.services = vec!["default/app1".into()];
-            r.terms.allow_dependants = false;
+            r.terms.allow_dependants = allowed;
         })
     };
-    assert_eq!(only(&called), "dependants");
+    assert_eq!(only(&|w| called(w, Some(false))), "dependants");
+    assert_eq!(only(&|w| called(w, None)), "dependants");
+    assert_eq!(only(&|w| in_network(called(w, None), "onprem+a", "flat")), "dependants", "its name does not follow");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Unreachable)), "no_destination");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Deregistering)), "no_other_member");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.cordoned = Some(Cordon::default()))), "no_other_member");
@@ -238,6 +240,24 @@ fn plan_lists_services_of_victims() {
     let fleet = full().change_request("app1", |r| r.demand.services = vec!["default/app1".into()]);
     let plan = feasible(fleet.plan(bound(300)));
     assert_eq!(plan.dependants, [Dependant { claim: id("app1"), service: "default/app1".into() }]);
+}
+
+fn in_network(fleet: TestFleet, member: &str, network: &str) -> TestFleet {
+    fleet.change_member(member, |member| member.labels.push(format!("pod-network={network}")))
+}
+
+#[test]
+fn app_that_others_call_moves_within_its_pod_network() {
+    let fleet = TestFleet::default().member("onprem+a", 1, &[1000]).member("onprem+b", 1, &[4000]).member("aws+c", 5, &[4000]);
+    let called = fleet.running("app1", "onprem+a", 1000, &ALL).change_request("app1", |r| {
+        r.demand.services = vec!["default/app1".into()];
+        r.terms.allow_dependants = None;
+    });
+    assert_eq!(code(&infeasible(called.clone().plan(bound(300))).candidates, "app1"), "dependants");
+    let flat = in_network(in_network(called, "onprem+a", "flat"), "aws+c", "flat");
+    let plan = feasible(flat.plan(bound(300)));
+    assert_eq!(moves(&plan), ["app1>aws+c"], "the name does not follow to the preferred cluster");
+    assert!(plan.dependants.is_empty(), "nobody loses a name");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub fn any_of(members: &[&str]) -> PlacementTerms {
     PlacementTerms {
         intent: Intent { all_of: vec![], any_of: members.iter().map(|m| element(m)).collect() },
         logical_cloud: members.iter().map(|m| key(m)).collect(),
-        allow_dependants: true,
+        allow_dependants: Some(true),
         ..PlacementTerms::default()
     }
 }

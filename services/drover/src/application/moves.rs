@@ -1,9 +1,15 @@
-//! What `--movable` means for the names by which apps call each other: in another cluster a name is unknown.
+//! What `--movable` means for the names by which apps call each other: in another cluster a name is unknown, unless both are in one pod
+//! network.
+
+use std::collections::BTreeSet;
 
 use anyhow::Result;
+use drover_api::ledger::ClusterCapacity;
+use drover_api::scheduling::pod_network;
 use serde_json::{Value, json};
 
 use super::Application;
+use crate::hub::segment;
 use crate::manifests::Upload;
 use crate::session::Session;
 
@@ -14,6 +20,24 @@ pub fn allow_dependants(spec: &mut Value, wanted: Option<bool>, upload: &Upload)
         (Some(true), Some(fields)) if !upload.callers.is_empty() => drop(fields.remove("allowDependants")),
         (Some(wanted), Some(fields)) => drop(fields.insert("allowDependants".to_owned(), json!(wanted))),
     }
+}
+
+/// Whether the names of Services follow an app wherever it goes: all clusters are in one pod network.
+///
+/// # Errors
+/// A request fails.
+pub async fn names_follow(session: &Session, clusters: &[ClusterCapacity]) -> Result<bool> {
+    let mut networks = BTreeSet::new();
+    for provider in clusters.iter().map(|cluster| cluster.provider.as_str()).collect::<BTreeSet<_>>() {
+        let path = format!("/v2/cluster-providers/{}/clusters?withLabels=true", segment(provider));
+        let listed: Value = session.client.get(&path).await?;
+        for cluster in listed.as_array().into_iter().flatten() {
+            let labels = cluster["labels"].as_array().into_iter().flatten().filter_map(|label| label["clusterLabel"].as_str());
+            let labels: Vec<String> = labels.map(str::to_owned).collect();
+            networks.insert(pod_network(&labels).map(str::to_owned));
+        }
+    }
+    Ok(networks.len() == 1 && !networks.contains(&None))
 }
 
 /// Says which apps of a deployment stay although it is movable.

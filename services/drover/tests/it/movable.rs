@@ -51,3 +51,23 @@ fn movable_applications_with_services_move_and_their_callers_are_named() {
     drop(up);
     drop(members);
 }
+
+#[test]
+fn nobody_loses_a_name_within_a_pod_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let (members, files) = simulated(2, &folder.path().join("sim"));
+    let (up, url) = start(folder.path());
+    for (cluster, file) in [("mine", &files[0]), ("theirs", &files[1])] {
+        ok(&url, &["cluster", "add", cluster, "--provider", "onprem", "--kubeconfig", file, "--label", "pod-network=flat"]);
+    }
+    wait(|| get(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|c| c["ageMs"].is_u64()));
+    write(&folder.path().join("shop.yaml"), &workload("cart", "500m", ""));
+    write(&folder.path().join("blog.yaml"), &workload("blog", "500m", "http://cart.default.svc:80/of/me"));
+    for command in ["deploy blog -f blog.yaml --pinned --wait", "deploy shop -f shop.yaml --movable --wait"] {
+        let output = run(&url, folder.path(), command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("lose the name"), "{said}");
+    }
+    drop(up);
+    drop(members);
+}

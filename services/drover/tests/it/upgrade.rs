@@ -28,7 +28,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 15] = [
+const BACK: [(&str, i64, &str); 16] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
@@ -57,6 +57,7 @@ const BACK: [(&str, i64, &str); 15] = [
     ("resource-synchronizer", 6, "alter table binding drop column served"),
     ("resource-synchronizer", 7, "alter table binding drop column share"),
     ("resource-synchronizer", 8, "alter table binding drop column test, drop column rollback, drop column delete_volumes"),
+    ("resource-synchronizer", 9, "drop index binding_project; alter table binding drop column names, drop column stand_in"),
 ];
 
 /// Names of fields in what services store as JSON. They were snake_case.

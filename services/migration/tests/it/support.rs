@@ -155,7 +155,7 @@ pub fn app(name: &str, cpu: i64, members: &[&str]) -> AppRequest {
         ..Element::default()
     };
     let intent = Intent { any_of: keys.iter().map(element).collect(), ..Intent::default() };
-    let terms = PlacementTerms { intent, logical_cloud: keys.into(), allow_dependants: true, ..PlacementTerms::default() };
+    let terms = PlacementTerms { intent, logical_cloud: keys.into(), allow_dependants: Some(true), ..PlacementTerms::default() };
     AppRequest { app: name.into(), demand: Demand { groups: vec![group], ..Demand::default() }, terms }
 }
 

@@ -90,6 +90,7 @@ impl App {
                 share: None,
                 rollback: false,
                 delete_volumes: false,
+                names: false,
             };
             Some(Preflight { binding, objects })
         });

@@ -74,7 +74,7 @@ pub async fn of(
             logical_cloud: cloud.members.clone(),
             when_full: intent.and_then(|spec| spec.when_full).or(defaults.when_full).unwrap_or_default(),
             packing: intent.and_then(|spec| spec.packing).or(defaults.packing).unwrap_or_default(),
-            allow_dependants: intent.and_then(|spec| spec.allow_dependants).or(defaults.allow_dependants).unwrap_or(false),
+            allow_dependants: intent.and_then(|spec| spec.allow_dependants).or(defaults.allow_dependants),
             calls: graph.as_ref().map(|graph| graph.terms(app, &cloud.members)),
             // Controllers are asked when the app is placed.
             advice: Vec::new(),

@@ -62,7 +62,14 @@ impl Binding {
             share: None,
             rollback: false,
             delete_volumes: false,
+            names: self.has_names(),
         }
+    }
+
+    /// Whether callers may find the app by a name in other clusters: it has Services, and its owner does not forbid that it moves away
+    /// from those who call it.
+    fn has_names(&self) -> bool {
+        !self.request.demand.services.is_empty() && self.request.terms.allow_dependants != Some(false)
     }
 }
 

@@ -114,6 +114,7 @@ fn desired(copy: &CloudCopy, state: DesiredState, fence: i64) -> DesiredBinding 
         share: None,
         rollback: false,
         delete_volumes: false,
+        names: false,
     }
 }
 

@@ -26,10 +26,12 @@ pub struct Row {
     pub served: Option<Arc<str>>,
     /// The run of the chart's tests that was asked for last.
     pub test: Option<Uuid>,
+    /// It has only the names of an app that runs elsewhere ([`crate::names`]).
+    pub stand_in: bool,
 }
 
 #[derive(sqlx::FromRow)]
-struct Raw {
+pub(super) struct Raw {
     id: Uuid,
     dig: Json<Arc<DigRef>>,
     app: String,
@@ -47,6 +49,8 @@ struct Raw {
     test: Option<Uuid>,
     rollback: bool,
     delete_volumes: bool,
+    names: bool,
+    stand_in: bool,
 }
 
 impl From<Raw> for Row {
@@ -69,6 +73,8 @@ impl From<Raw> for Row {
             test,
             rollback,
             delete_volumes,
+            names,
+            stand_in,
             ..
         } = raw;
         let hooks = hooks.map(|Json(progress)| Box::new(progress));
@@ -89,12 +95,14 @@ impl From<Raw> for Row {
                 share,
                 rollback,
                 delete_volumes,
+                names,
             },
             gone,
             kept,
             hooks,
             served: served.map(Into::into),
             test,
+            stand_in,
         }
     }
 }
@@ -102,16 +110,16 @@ impl From<Raw> for Row {
 /// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10, rollback = $11,
-             delete_volumes = not $7 and ($12 or binding.delete_volumes),
+             delete_volumes = not $7 and ($12 or binding.delete_volumes), names = $13,
              gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
              hooks = case when binding.gone and $7 then null else binding.hooks end,
              served = case when $7 then binding.served end,
              test = case when $7 and binding.digest = excluded.digest then binding.test end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -125,6 +133,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(desired.share.as_ref().map(Json))
     .bind(desired.rollback)
     .bind(desired.delete_volumes)
+    .bind(desired.names)
     .fetch_optional(store.pool())
     .await?;
     Ok(row.map(Row::from))
@@ -133,7 +142,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes from binding where id = $1",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where id = $1",
     )
     .bind(id)
     .fetch_optional(store.pool())
@@ -144,7 +153,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -155,7 +164,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes from binding order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding order by id",
     )
     .fetch_all(store.pool())
     .await?;
@@ -165,7 +174,7 @@ pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
 /// The other members where a copy of this app is to be present.
 pub async fn other_members(store: &Store, desired: &DesiredBinding) -> StoreResult<Vec<MemberKey>> {
     let members: Vec<String> = sqlx::query_scalar(
-        "select distinct member from binding where dig ->> 'id' = $1 and app = $2 and member <> $3 and present order by member",
+        "select distinct member from binding where dig ->> 'id' = $1 and app = $2 and member <> $3 and present and not stand_in order by member",
     )
     .bind(desired.dig.id.to_string())
     .bind(&desired.app)

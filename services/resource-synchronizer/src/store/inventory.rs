@@ -146,6 +146,8 @@ pub struct Held {
     pub object: ObjectId,
     /// Digest of its content there.
     pub digest: String,
+    /// It is only a name, which whoever brings the object takes over.
+    pub stand_in: bool,
 }
 
 /// The objects that other apps have in the member of this binding.
@@ -160,9 +162,10 @@ pub async fn held_by_others(store: &Store, desired: &DesiredBinding) -> StoreRes
         namespace: String,
         name: String,
         digest: String,
+        stand_in: bool,
     }
     let rows: Vec<Raw> = sqlx::query_as(
-        "select i.binding, b.dig ->> 'name' as dig, b.app, i.api_version, i.kind, i.namespace, i.name, i.digest
+        "select i.binding, b.dig ->> 'name' as dig, b.app, i.api_version, i.kind, i.namespace, i.name, i.digest, b.stand_in
          from inventory i join binding b on b.id = i.binding
          where b.member = $1 and b.present and (b.dig ->> 'id' <> $2 or b.app <> $3)",
     )
@@ -171,9 +174,9 @@ pub async fn held_by_others(store: &Store, desired: &DesiredBinding) -> StoreRes
     .bind(&desired.app)
     .fetch_all(store.pool())
     .await?;
-    let held = |Raw { binding, dig: group, app, api_version, kind, namespace, name, digest }| {
+    let held = |Raw { binding, dig: group, app, api_version, kind, namespace, name, digest, stand_in }| {
         let object = ObjectId { api_version, kind, namespace, name };
-        Held { binding, group, app, object, digest }
+        Held { binding, group, app, object, digest, stand_in }
     };
     Ok(rows.into_iter().map(held).collect())
 }

@@ -4,6 +4,7 @@ pub mod bindings;
 pub mod bundles;
 pub mod hooks;
 pub mod inventory;
+pub mod names;
 
 use drover_store::{Store, StoreResult};
 use uuid::Uuid;

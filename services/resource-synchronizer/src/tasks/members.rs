@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
 use crate::app::App;
+use crate::names;
 use crate::worker::Worker;
 
 struct Running {
@@ -52,6 +53,8 @@ pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
                 tracing::info!(cluster.id = %key, "the member was deregistered");
             }
         }
+        let networks = workers.values().filter_map(|running| names::network(&running.member.borrow())).collect();
+        app.set_networks(networks).await;
         if std::mem::take(&mut first) {
             app.know_members().await;
         }

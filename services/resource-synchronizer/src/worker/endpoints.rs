@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use drover_api::traffic::{CopyEndpoints, PortEndpoints};
 use drover_members::{Member, Reach, labels};
@@ -23,7 +24,9 @@ use uuid::Uuid;
 use super::watch::Watch;
 
 /// Label of a slice: the name of its Service.
-const SERVICE: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE: &str = "kubernetes.io/service-name";
+/// Label of a slice: who writes it.
+pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 /// A slice by namespace and name.
 type Slices = HashMap<(String, String), Slice>;
@@ -40,6 +43,8 @@ pub struct Publisher {
     pub key: MemberKey,
     pub hub: FeedHub<CopyEndpoints>,
     pub reach: Reach,
+    /// Is told when the list is complete.
+    pub listed: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Watches until the result is dropped.
@@ -58,6 +63,7 @@ pub fn watch(member: &Member, config: watcher::Config, publisher: Publisher) -> 
                     known = std::mem::take(&mut listed);
                     let now = known.values().map(|slice| slice.binding);
                     publisher.publish(&known, before.into_iter().chain(now).collect());
+                    (publisher.listed)();
                 }
                 Ok(watcher::Event::Apply(slice)) => {
                     let Some((key, slice)) = publisher.read(&slice) else { continue };
@@ -89,6 +95,10 @@ impl Publisher {
     fn read(&self, slice: &EndpointSlice) -> Option<((String, String), Slice)> {
         let binding = labels::binding(&slice.metadata)?;
         let service = slice.labels().get(SERVICE)?;
+        // One of Drover itself, of a name whose app runs elsewhere.
+        if slice.labels().get(MANAGED_BY).is_some_and(|by| by == labels::FIELD_MANAGER) {
+            return None;
+        }
         let ready: Vec<IpAddr> = slice
             .endpoints
             .iter()
@@ -148,7 +158,7 @@ mod tests {
 
     #[test]
     fn endpoints_of_a_copy_are_the_ready_ones_of_all_its_slices() {
-        let publisher = Publisher { key: MemberKey::new("p", "m"), hub: FeedHub::new(), reach: Reach::Remote };
+        let publisher = Publisher { key: MemberKey::new("p", "m"), hub: FeedHub::new(), reach: Reach::Remote, listed: Arc::new(|| {}) };
         let binding = Uuid::new_v4();
         let known: Slices = [
             slice("web-1", binding, &[("10.0.0.1", true), ("10.0.0.2", false), ("127.0.0.1", true), ("169.254.169.254", true)]),

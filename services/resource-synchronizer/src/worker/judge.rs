@@ -45,6 +45,8 @@ pub struct BindingState {
     pub attempts: u32,
     /// Since when an object stays only because others are about to part with what would be deleted with it.
     pub waits_since: Option<Instant>,
+    /// Since when it waits, before it goes, for others to keep the names of its Services.
+    pub names_since: Option<Instant>,
     /// How often changes by others were corrected, and when last: repeated corrections come at growing intervals.
     pub corrections: (u32, Option<Instant>),
     /// For how long all objects must have been ready before the binding is.
@@ -72,6 +74,7 @@ impl BindingState {
             hindrance: None,
             attempts: 0,
             waits_since: None,
+            names_since: None,
             corrections: (0, None),
             serving_after: Duration::ZERO,
             ready_since: None,
@@ -339,9 +342,10 @@ mod tests {
             share: None,
             rollback: false,
             delete_volumes: false,
+            names: false,
         };
-        let mut bound =
-            BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None }, Inventory::new());
+        let row = Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None, stand_in: false };
+        let mut bound = BindingState::new(row, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));

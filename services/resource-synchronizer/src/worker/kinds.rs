@@ -5,6 +5,7 @@
 //! complete and empty (or the member no longer serves it) and no binding has an object of it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_members::{Member, MemberError};
@@ -82,8 +83,13 @@ impl Worker {
         match watch::kind(member, &kind, self.app.hub, events).await {
             Ok(watch) => {
                 if kind == ("v1".to_owned(), "Service".to_owned()) {
-                    let publisher =
-                        endpoints::Publisher { key: self.key.clone(), hub: self.app.endpoints.clone(), reach: self.app.clients.reach() };
+                    let (app, key) = (self.app.clone(), self.key.clone());
+                    let publisher = endpoints::Publisher {
+                        key: self.key.clone(),
+                        hub: self.app.endpoints.clone(),
+                        reach: self.app.clients.reach(),
+                        listed: Arc::new(move || app.endpoints_listed(&key)),
+                    };
                     self.endpoints = Some(endpoints::watch(member, watch::config(self.app.hub), publisher));
                 }
                 self.watches.insert(kind, watch);

@@ -15,6 +15,7 @@ mod handover;
 mod hooks;
 mod judge;
 mod kinds;
+mod names;
 mod parting;
 mod reconcile;
 mod schedule;

@@ -47,7 +47,7 @@ impl Worker {
     }
 
     /// Reads the newest row. Returns false if no row has this binding in this member.
-    async fn refresh(&mut self, id: Uuid) -> Result<bool, Error> {
+    pub(super) async fn refresh(&mut self, id: Uuid) -> Result<bool, Error> {
         let row = store::bindings::get(&self.app.store, id).await?;
         let Some(row) = row.filter(|row| row.desired.member == self.key) else {
             self.bindings.remove(&id);
@@ -63,6 +63,7 @@ impl Worker {
             // Also if only the fence differs: what was given up may have been taken over in between.
             (bound.share_settled, bound.released) = (false, BTreeSet::new());
             (bound.row, bound.failure, bound.hindrance, bound.attempts, bound.waits_since) = (row, None, None, 0, None);
+            bound.names_since = None;
         }
         Ok(true)
     }
@@ -73,7 +74,16 @@ impl Worker {
             return Ok(outcome);
         }
         let bound = &self.bindings[&id];
-        if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.view).is_empty() && !bound.hooks_due {
+        if bound.row.stand_in && !self.knows_endpoints(bound).await? {
+            return Ok(Outcome::Again);
+        }
+        // What a stand-in wants depends on endpoints.
+        if !bound.row.stand_in
+            && bound.wanted.is_some()
+            && bound.failure.is_none()
+            && bound.drifted(&self.view).is_empty()
+            && !bound.hooks_due
+        {
             self.end_warm_up(id).await?;
             return match Box::pin(self.after_share(member, id)).await? {
                 Some(outcome) => Ok(outcome),
@@ -118,7 +128,7 @@ impl Worker {
         let inventory = &self.bindings[&id].inventory;
         let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
         let shared = match self.sharers(member, id, &due).await? {
-            Ok(shared) => shared,
+            Ok(shared) => self.with_names(id, &due, shared),
             Err(None) => return Ok(Outcome::Again),
             Err(Some(failure)) => return Ok(self.fail(id, failure)),
         };
@@ -165,9 +175,12 @@ impl Worker {
             }
         }
         for (object, answer) in due.iter().zip(applied) {
+            let before = self.view.object(&object.id).map(|seen| seen.binding).filter(|before| *before != id);
             // One that is shared was not written: what is seen of it stays.
             if self.view.object(&object.id).is_none_or(|seen| !self.view.is_shared(&object.id, seen, id) || *seen.uid != *answer.uid) {
                 self.view.put_applied(Arc::clone(&object.id), Box::new(just_applied(object, &answer, id)));
+                // It was another binding's, which the watch will not tell any more.
+                before.into_iter().for_each(|before| self.schedule(before, Duration::ZERO));
             }
             self.bound(id).inventory.entry(Arc::clone(&object.id)).or_default().applied = Some(answer);
         }
@@ -214,6 +227,9 @@ impl Worker {
     }
 
     async fn make_absent(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
+        if Box::pin(self.waits_for_names(id)).await? {
+            return Ok(Outcome::Again);
+        }
         let moment = if self.deletion_is_over(id) { Moment::Post } else { Moment::Pre };
         if let Some(outcome) = self.deletion_hooks(member, id, moment).await? {
             return Ok(outcome);
@@ -247,6 +263,9 @@ impl Worker {
         if store::bindings::set_gone(&self.app.store, id, fence).await? {
             let bound = self.bound(id);
             (bound.row.gone, bound.failure) = (true, None);
+            if bound.row.stand_in && store::bindings::forget(&self.app.store, id).await? {
+                self.bindings.remove(&id);
+            }
             self.forget_kinds().await;
         }
         Ok(Outcome::Settled)
@@ -326,9 +345,9 @@ impl Worker {
                     bound.row.kept.extend(kept);
                 }
                 self.view.let_go(&object, id);
-                let heirs = self.view.sharers(&object).to_vec();
+                let heirs = self.heirs(&object);
                 heirs.iter().for_each(|heir| self.schedule(*heir, Duration::ZERO));
-                if heirs.is_empty() && self.view.object(&object).is_some_and(|seen| seen.binding == id) {
+                if self.view.sharers(&object).is_empty() && self.view.object(&object).is_some_and(|seen| seen.binding == id) {
                     self.view.remove(&object);
                 }
             }
@@ -350,6 +369,7 @@ impl Worker {
         let flat = flatten(bundle)?;
         let flat = match &bound.row.desired.share {
             Some(share) => shared_out(flat, share, &bound.row.desired.namespace),
+            None if bound.row.stand_in => self.names(bound, flat).await?,
             None => flat,
         };
         match member.prepare(&flat, &bound.row.desired.namespace, &self.owner(bound)).await {

@@ -137,7 +137,8 @@ impl Worker {
         if let Some(warm_in) = warm_in {
             self.schedule(id, warm_in);
         }
-        if let Some(bound) = self.bindings.get(&id) {
+        // Orchestrator does not know stand-ins.
+        if let Some(bound) = self.bindings.get(&id).filter(|bound| !bound.row.stand_in) {
             let status = status(bound, &self.view, self.lost.as_ref());
             self.app.statuses.publish_if_changed(id.to_string(), Some(status));
         }

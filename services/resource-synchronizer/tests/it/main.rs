@@ -4,6 +4,7 @@
 mod bindings;
 mod carried;
 mod hooks;
+mod names;
 mod parting;
 mod real;
 mod scaled;

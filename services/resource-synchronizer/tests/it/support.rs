@@ -34,6 +34,8 @@ pub struct Stack {
     real: Option<kube::Client>,
     credential: Arc<Mutex<Option<MemberCredential>>>,
     simulated_at: Mutex<String>,
+    /// The labels of members that are published from now on.
+    pub labels: Mutex<Vec<String>>,
     cluster_manager: HttpServer,
     clients: Arc<Clients>,
     served: Option<(HttpServer, DropGuard)>,
@@ -65,6 +67,7 @@ impl Stack {
             real: None,
             credential,
             simulated_at: Mutex::default(),
+            labels: Mutex::default(),
             cluster_manager,
             clients,
             served: None,
@@ -126,7 +129,7 @@ impl Stack {
             id,
             key: key.clone(),
             priority: 1,
-            labels: Vec::new(),
+            labels: self.labels.lock().unwrap().clone(),
             state,
             since: None,
             reason: None,
@@ -275,6 +278,7 @@ pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
         share: None,
         rollback: false,
         delete_volumes: false,
+        names: false,
     }
 }
 

@@ -188,6 +188,8 @@ pub(super) fn managed(also: &[String]) -> Result<Vec<(&str, Vec<&str>)>> {
         ("autoscaling", vec!["horizontalpodautoscalers"]),
         ("networking.k8s.io", vec!["ingresses", "networkpolicies"]),
         ("policy", vec!["poddisruptionbudgets"]),
+        // So that the names of Services lead to where their app runs.
+        ("discovery.k8s.io", vec!["endpointslices"]),
         ("", vec!["namespaces"]),
     ];
     for kind in also {
@@ -205,7 +207,6 @@ pub(super) fn readings() -> Vec<Value> {
         json!({"apiGroups": [""], "resources": ["nodes", "events", "pods/log"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list"]}),
         json!({"apiGroups": ["storage.k8s.io"], "resources": ["csidrivers", "storageclasses"], "verbs": ["get", "list"]}),
-        json!({"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}),
     ]
 }

@@ -49,8 +49,9 @@ pub struct DeployArgs {
     /// What to do when the best provider is full [default: as it was; for a new application the project's setting, else overflow].
     #[arg(long, value_enum)]
     pub when_full: Option<WhenFullArg>,
-    /// Allow its apps to be moved to make room for others. An application that stays together is moved as a whole; with `--split` an
-    /// app whose Services the other parts call by name stays. Callers in other applications are named. With `--movable=alone` no app
+    /// Allow its apps to be moved to make room for others. Between clusters of one pod network (label pod-network=NAME) the names of
+    /// its Services keep answering its callers. Elsewhere an application that stays together is moved as a whole; with `--split` an app
+    /// whose Services the other parts call by name stays; and callers in other applications are named. With `--movable=alone` no app
     /// is moved that has a Service.
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with = "pinned")]
     pub movable: Option<MovableArg>,

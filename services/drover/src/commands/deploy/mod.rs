@@ -48,7 +48,8 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         },
     };
     deployable.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    if wishes.allow_dependants == Some(true) {
+    let loses_names = wishes.allow_dependants == Some(true) && !moves::names_follow(session, &clusters).await?;
+    if loses_names {
         moves::name_those_that_stay(uploads);
     }
     if args.dry_run {
@@ -56,7 +57,9 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         let outcome = dry_run::ask(session, &application, uploads, &wishes).await;
         let restored = before.restore(session, &application).await;
         let outcome = outcome?;
-        moves::name_callers(&outcome["callers"]);
+        if loses_names {
+            moves::name_callers(&outcome["callers"]);
+        }
         print_dry_run(session, &outcome)?;
         restored.context("documents that the dry run changed could not be restored")?;
         return plans::fits(&outcome);
@@ -73,7 +76,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     if body.is_some() {
         print_changes(session, &id).await?;
     }
-    if wishes.allow_dependants == Some(true) {
+    if loses_names {
         moves::name_callers(&moves::callers(session, &application).await?);
     }
     if args.wait {

@@ -1,0 +1,84 @@
+//! The rows of stand-ins, which follow from those of copies ([`crate::names`]).
+
+use drover_scheduling::MemberKey;
+use drover_store::{Store, StoreResult};
+use sqlx::types::Json;
+use sqlx::{Postgres, Transaction};
+use uuid::Uuid;
+
+use super::bindings::{Raw, Row};
+use crate::names::Change;
+
+/// Begins to change the stand-ins of a project. Only one transaction at a time does.
+pub async fn begin(store: &Store, project: &str) -> StoreResult<Transaction<'static, Postgres>> {
+    let mut tx = store.pool().begin().await?;
+    sqlx::query("select pg_advisory_xact_lock(hashtextextended('names/' || $1, 0))").bind(project).execute(&mut *tx).await?;
+    Ok(tx)
+}
+
+/// All rows of a project.
+pub async fn of_project(tx: &mut Transaction<'static, Postgres>, project: &str) -> StoreResult<Vec<Row>> {
+    let rows: Vec<Raw> = sqlx::query_as(
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback,
+             delete_volumes, names, stand_in
+         from binding where dig ->> 'project' = $1 order by id",
+    )
+    .bind(project)
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(rows.into_iter().map(Row::from).collect())
+}
+
+/// The projects in which some copy has names elsewhere, or had.
+pub async fn projects(store: &Store) -> StoreResult<Vec<String>> {
+    let sql = "select distinct dig ->> 'project' from binding where names or stand_in";
+    Ok(sqlx::query_scalar(sql).fetch_all(store.pool()).await?)
+}
+
+/// Writes one change.
+pub async fn change(tx: &mut Transaction<'static, Postgres>, change: &Change) -> StoreResult<()> {
+    let query = match change {
+        Change::Come(wanted) => sqlx::query(
+            "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, stand_in)
+             values ($1, $2, $3, $4, $5, $6, true, 1, $7, true)
+             on conflict (id) do update set namespace = $5, digest = $6, present = true, gone = false, grants = $7,
+                 fence = binding.fence + 1, updated_at = now()",
+        )
+        .bind(wanted.id)
+        .bind(Json(&wanted.dig))
+        .bind(&wanted.app)
+        .bind(&wanted.member.0)
+        .bind(&wanted.namespace)
+        .bind(&*wanted.digest)
+        .bind(wanted.grants.as_ref().map(Json)),
+        Change::Go(id, _) => {
+            sqlx::query("update binding set present = false, fence = fence + 1, updated_at = now() where id = $1 and stand_in").bind(*id)
+        }
+        Change::Forget(id, _) => sqlx::query("delete from binding where id = $1 and stand_in and gone and not present").bind(*id),
+    };
+    query.execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// The stand-ins of the apps of these copies.
+pub async fn concerned(store: &Store, copies: &[Uuid]) -> StoreResult<Vec<(Uuid, MemberKey)>> {
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "select distinct s.id, s.member from binding c join binding s on s.dig ->> 'id' = c.dig ->> 'id' and s.app = c.app
+         where c.id = any($1) and not c.stand_in and s.stand_in",
+    )
+    .bind(copies)
+    .fetch_all(store.pool())
+    .await?;
+    Ok(rows.into_iter().map(|(id, member)| (id, MemberKey(member))).collect())
+}
+
+/// The copies of an app that are to be present, with their members.
+pub async fn copies(store: &Store, dig: Uuid, app: &str) -> StoreResult<Vec<(Uuid, MemberKey)>> {
+    let rows: Vec<(Uuid, String)> =
+        sqlx::query_as("select id, member from binding where dig ->> 'id' = $1 and app = $2 and present and not stand_in order by id")
+            .bind(dig.to_string())
+            .bind(app)
+            .fetch_all(store.pool())
+            .await?;
+    Ok(rows.into_iter().map(|(id, member)| (id, MemberKey(member))).collect())
+}
