@@ -12,6 +12,8 @@ use crate::api::{ApiResult, Options, PatchType, Target};
 use crate::cluster::Cluster;
 use crate::error::ApiError;
 use crate::faults::Unreachable;
+use crate::key::Key;
+use crate::object;
 use crate::route::{self, Route};
 use crate::selectors::{Fields, Labels};
 use crate::state::ClusterState;
@@ -127,7 +129,21 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Answers a request to a Service that the API server would pass on: a simulated app serves when one of its pods is ready.
+fn proxied(cluster: &Cluster, path: &str) -> Option<Result<Response<Body>, ApiError>> {
+    let (namespace, rest) = path.strip_prefix("/api/v1/namespaces/")?.split_once("/services/")?;
+    let (service, _) = rest.split_once("/proxy/")?;
+    let name = format!("{}-slice", service.split_once(':').map_or(service, |(name, _)| name));
+    let slice = cluster.with(|state| state.store.get(&Key::new(&"endpointslices.discovery.k8s.io".into(), namespace, &name)));
+    let endpoints = slice.as_deref().map(|slice| object::list(slice, "/endpoints")).unwrap_or_default();
+    let serves = endpoints.iter().any(|endpoint| endpoint["conditions"]["ready"] == true);
+    Some(if serves { Ok(typed(200, "text/plain", Body::from("ok"))) } else { Err(ApiError::other(503)) })
+}
+
 fn serve(cluster: &Arc<Cluster>, request: &ApiRequest) -> Result<Response<Body>, ApiError> {
+    if let Some(answer) = proxied(cluster, &request.path) {
+        return answer;
+    }
     let query = Query::parse(&request.query);
     let labels = Labels::parse(query.get("labelSelector"))?;
     let fields = Fields::parse(query.get("fieldSelector"))?;

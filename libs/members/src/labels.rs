@@ -30,6 +30,8 @@ pub const AT_MOST_ONCE: &str = "drover.io/at-most-once";
 pub const SERVING_WHEN: &str = "drover.io/serving-when";
 /// Annotation of an object: how long all objects of its app must have been ready before the app counts as ready (`90s`, `5m`).
 pub const SERVING_AFTER: &str = "drover.io/serving-after";
+/// Annotation of a Service: `[PORT]/PATH`, a request that its pods must answer with success before the app serves.
+pub const SERVING_HTTP: &str = "drover.io/serving-http";
 /// Label of a StorageClass that an operator sets: with `true` its volumes are the same ones in every cluster that has the class so labelled.
 pub const SHARED: &str = "drover.io/shared";
 /// Finalizer of a pod whose volumes move: the pod stays visible until its kubelet has said that its containers ended.

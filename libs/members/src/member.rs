@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::labels::{self, FIELD_MANAGER, Owner};
 use crate::object_id::ObjectId;
 use crate::objects::{self, Object};
+use crate::serving::Expectation;
 use crate::shared::Sharers;
 use crate::{removed, untyped};
 
@@ -374,6 +375,19 @@ impl Member {
             None => same == Some(true),
         };
         Ok(Some(found).filter(|_| ours))
+    }
+
+    /// The status with which the pods of a Service answer a GET request, which the API server passes on.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub async fn ask_service(&self, asked: &Expectation) -> Result<u16, MemberError> {
+        let Expectation { namespace, service, port, path } = asked;
+        let path = format!("/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy{path}");
+        let request =
+            http::Request::get(path).body(kube::client::Body::empty()).map_err(|error| MemberError::Unreachable(error.to_string()))?;
+        let answer = within(self.client().send(request)).await.map_err(RequestError::of_member)?;
+        Ok(answer.status().as_u16())
     }
 
     /// The API of one object's kind and namespace.

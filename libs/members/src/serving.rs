@@ -1,7 +1,8 @@
 //! When an app serves, beyond what the kinds of its objects say: annotations that its owner sets on them.
 //!
 //! [`labels::SERVING_WHEN`] is a CEL expression over `object`, the whole object with its status: until it is true the object is not
-//! ready. [`labels::SERVING_AFTER`] is a time for which everything must have been ready.
+//! ready. [`labels::SERVING_AFTER`] is a time for which everything must have been ready, and [`labels::SERVING_HTTP`] on a Service a request
+//! that must be answered then.
 //!
 //! Pure. Invariant: the cost of a rule is bounded by the size of the object: length and nesting are limited, and a loop never contains
 //! another loop.
@@ -47,7 +48,50 @@ pub fn check(object: &Value) -> Result<(), String> {
             Err(_) => {}
         }
     }
+    expectation(object).map(drop).map_err(|reason| format!("{}: {reason}", labels::SERVING_HTTP))?;
     after(object).map(drop).map_err(|reason| format!("{}: {reason}", labels::SERVING_AFTER))
+}
+
+/// A request that a Service must answer with a status below 400 before the app serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// Namespace of the Service; empty where the object names none.
+    pub namespace: String,
+    /// Name of the Service.
+    pub service: String,
+    /// Name or number of its port.
+    pub port: String,
+    /// Path of the request, with a slash at the beginning.
+    pub path: String,
+}
+
+/// The request that a Service must answer before the app serves; none without the annotation.
+///
+/// # Errors
+/// The annotation is not on a Service with a port, or it is no path.
+pub fn expectation(object: &Value) -> Result<Option<Expectation>, String> {
+    let text = match annotation(object, labels::SERVING_HTTP) {
+        Value::Null => return Ok(None),
+        Value::String(text) => text.trim(),
+        _ => return Err("is to be a text".into()),
+    };
+    if object["kind"] != "Service" {
+        return Err("belongs on a Service".into());
+    }
+    let wrong = || "is to be a path such as \"/ready\", or one behind a port of the Service such as \"8080/ready\"".to_owned();
+    let (port, path) = text.split_once('/').ok_or_else(wrong)?;
+    let plain = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
+    // Both become part of a path of the API server.
+    if !plain(port, "-") || !plain(path, "-._~/?=&,;:@+%") || path.split(['/', '?']).any(|part| matches!(part, "." | "..")) {
+        return Err(wrong());
+    }
+    let first = || match &object["spec"]["ports"][0]["port"] {
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err("needs a Service with a port".to_owned()),
+    };
+    let port = if port.is_empty() { first()? } else { port.to_owned() };
+    let name = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    Ok(Some(Expectation { namespace: name("namespace"), service: name("name"), port, path: format!("/{path}") }))
 }
 
 /// Judges a whole object, as the API server returned it, by its rule. Without a rule it is ready.
@@ -184,6 +228,23 @@ mod tests {
     }
     fn refusal(rule: &str) -> String {
         check(&object(json!(rule), Value::Null)).expect_err(rule)
+    }
+
+    #[test]
+    fn expectation_is_a_path_behind_a_port_of_a_service() {
+        let service = |text: &str| {
+            json!({"kind": "Service", "metadata": {"name": "web", "namespace": "shop", "annotations": {labels::SERVING_HTTP: text}},
+                "spec": {"ports": [{"port": 80}]}})
+        };
+        let made = |text: &str| expectation(&service(text)).map(|found| found.map(|found| (found.port, found.path)));
+        assert_eq!(made("/ready?deep=1").unwrap(), Some(("80".into(), "/ready?deep=1".into())));
+        assert_eq!(made("http/ready").unwrap(), Some(("http".into(), "/ready".into())));
+        for wrong in ["ready", "80/../../secrets", "a b/ready", "/ready#x", "/./x"] {
+            assert!(made(wrong).is_err(), "{wrong}");
+        }
+        let mut elsewhere = service("/ready");
+        elsewhere["kind"] = json!("Deployment");
+        assert_eq!(check(&elsewhere).unwrap_err(), "drover.io/serving-http: belongs on a Service");
     }
 
     #[test]

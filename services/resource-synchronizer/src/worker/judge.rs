@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase, ScaledWorkload, TestRun};
+use drover_members::serving::Expectation;
 use drover_members::{Object, ObjectId, Readiness, labels, serving};
 use uuid::Uuid;
 
+use super::expectations::Asked;
 use super::testing;
 use super::view::{MemberView, Seen};
 use crate::store::bindings::Row;
@@ -51,6 +53,10 @@ pub struct BindingState {
     pub corrections: (u32, Option<Instant>),
     /// For how long all objects must have been ready before the binding is.
     pub serving_after: Duration,
+    /// The requests that must be answered before the binding is ready.
+    pub expectations: Vec<Expectation>,
+    /// The last of them, with the answer.
+    pub asked: Option<Asked>,
     /// Since when all objects are ready, while that time runs.
     pub ready_since: Option<Instant>,
     /// Whether hooks of the bundle have to run, or are running.
@@ -77,6 +83,8 @@ impl BindingState {
             names_since: None,
             corrections: (0, None),
             serving_after: Duration::ZERO,
+            expectations: Vec::new(),
+            asked: None,
             ready_since: None,
             hooks_due: false,
             hook: None,
@@ -104,6 +112,10 @@ impl BindingState {
         let mut wanted: Box<[Wanted]> = wanted.collect();
         wanted.sort();
         self.wanted = Some(wanted);
+        let expectations: Vec<_> = objects.iter().filter_map(|object| serving::expectation(&object.value).ok().flatten()).collect();
+        if self.expectations != expectations {
+            (self.expectations, self.asked) = (expectations, None);
+        }
         self.serving_after = objects.iter().filter_map(|object| serving::after(&object.value).ok()).max().unwrap_or_default();
     }
     /// Replaces address, digest and uid of a seen object by the equal values of the inventory, so that they are in memory once.
@@ -271,11 +283,14 @@ fn present_phase(
     }
     let Some(waiting) = objects.iter().find(|object| !object.ready) else {
         let warms_up = || {
-            let reason = format!(
-                "all objects are ready; it serves when they have been for {} s ({})",
-                bound.serving_after.as_secs(),
-                labels::SERVING_AFTER
-            );
+            let reason = match bound.ready_since.is_some_and(|since| since.elapsed() >= bound.serving_after) {
+                true => format!("all objects are ready; does not serve yet ({}: {})", labels::SERVING_HTTP, bound.silence()),
+                false => format!(
+                    "all objects are ready; it serves when they have been for {} s ({})",
+                    bound.serving_after.as_secs(),
+                    labels::SERVING_AFTER
+                ),
+            };
             bound.warms_up().then_some(Failure { code: "not_ready", reason })
         };
         let hands_over = || {

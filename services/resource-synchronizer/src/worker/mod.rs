@@ -11,6 +11,7 @@
 mod carry;
 mod deletion;
 mod endpoints;
+mod expectations;
 mod handover;
 mod hooks;
 mod judge;

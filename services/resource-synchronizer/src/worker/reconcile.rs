@@ -58,7 +58,7 @@ impl Worker {
         if bound.row != row {
             let (before, now) = (&bound.row.desired, &row.desired);
             if before.digest != now.digest || before.namespace != now.namespace || before.share != now.share {
-                (bound.wanted, bound.ready_since) = (None, None);
+                (bound.wanted, bound.ready_since, bound.asked) = (None, None, None);
             }
             // Also if only the fence differs: what was given up may have been taken over in between.
             (bound.share_settled, bound.released) = (false, BTreeSet::new());
@@ -84,6 +84,7 @@ impl Worker {
             && bound.drifted(&self.view).is_empty()
             && !bound.hooks_due
         {
+            self.ask(member, id);
             self.end_warm_up(id).await?;
             return match Box::pin(self.after_share(member, id)).await? {
                 Some(outcome) => Ok(outcome),
@@ -110,6 +111,7 @@ impl Worker {
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
+            self.ask(member, id);
             self.end_warm_up(id).await?;
             if let Some(outcome) = self.hooks_after(member, id, &hooks).await? {
                 return Ok(outcome);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::{DesiredBinding, Phase};
+use drover_kubesim::Fault;
 use drover_testkit::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -11,7 +12,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::real::real;
-use crate::support::{PATIENCE, Stack, absent, binding, config, deployment};
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 
 fn with(mut object: Value, annotation: &str, value: &str) -> Value {
     object["metadata"]["annotations"][annotation] = value.into();
@@ -117,4 +118,29 @@ async fn custom_resource_serves_when_its_controller_says_so() {
     stack.desire(&absent(&desired)).await;
     stack.reaches(&absent(&desired), Phase::Gone).await;
     let _ = Api::<Namespace>::all(stack.client()).delete(&namespace, &DeleteParams::default()).await;
+}
+
+#[tokio::test]
+async fn app_serves_when_its_service_answers_the_request_that_it_names() {
+    let mut stack = Stack::start().await;
+    let mut web = service("web");
+    web["metadata"]["annotations"] = json!({"drover.io/serving-http": "/ready"});
+    stack.bundle("b1", vec![deployment("web", 1, "100m"), web]).await;
+    let faulty = Fault::Path { contains: "/services/web:80/proxy/ready".into(), writes: false, code: 500 };
+    stack.sim.fault(MEMBER, faulty);
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    let why = async || {
+        let status = stack.status(desired.id).await?;
+        status.reason.filter(|reason| reason.contains("drover.io/serving-http: Service web, port 80, /ready: answers 500"))
+    };
+    eventually(PATIENCE, why).await;
+    assert_eq!(stack.status(desired.id).await.unwrap().phase, Phase::Applied);
+    stack.sim.clear_faults(MEMBER);
+    stack.reaches(&desired, Phase::Ready).await;
+    // Once it has served it is not asked again, also after a restart.
+    stack.sim.fault(MEMBER, Fault::Path { contains: "/proxy/ready".into(), writes: false, code: 500 });
+    stack.kill();
+    stack.restart().await;
+    stack.reaches(&desired, Phase::Ready).await;
 }

@@ -211,10 +211,18 @@ pub(super) fn readings() -> Vec<Value> {
     ]
 }
 
+/// The rights to reach what runs: a command in a pod, and a request that says whether an application serves.
+pub(super) fn entrances() -> [Value; 2] {
+    [
+        json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}),
+        json!({"apiGroups": [""], "resources": ["services/proxy"], "verbs": ["get"]}),
+    ]
+}
+
 /// The rights: to read for capacity and readiness, to manage the kinds that applications usually contain, and those for the agents.
 fn rules(also: &[String], agents: bool, volumes: bool) -> Result<Vec<Value>> {
     let mut rules = readings();
-    rules.push(json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}));
+    rules.extend(entrances());
     let mut managed = managed(also)?;
     if agents {
         rules.push(

@@ -8,7 +8,7 @@ use clap::Args;
 use drover_api::grants::Grants;
 use serde_json::{Value, json};
 
-use super::account::{MANAGE, NAMESPACE, managed, readings};
+use super::account::{MANAGE, NAMESPACE, entrances, managed, readings};
 use crate::hub::segment;
 use crate::session::Session;
 
@@ -76,7 +76,7 @@ fn objects(project: &str, cloud: &str, spec: &Value, also: &[String]) -> Result<
         .into_iter()
         .filter(|(_, resources)| resources.as_slice() != ["namespaces"])
         .map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE}))
-        .chain([json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]})])
+        .chain(entrances())
         .collect();
     for own in &namespaces {
         objects.push(namespace(own));
