@@ -47,6 +47,29 @@ pub(crate) fn resize(claim: &Claim, request: &Arc<AppRequest>, surge: bool) -> R
     }
 }
 
+/// What an update needs where an app runs, besides what its claim has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growth {
+    /// Pods that need room; without groups it fits in any case.
+    pub demand: Demand,
+    /// These are all its pods: pods that grow do not keep their places, so its claim does not count beside them.
+    pub replaces: bool,
+}
+
+/// The room that the update of an app from `old` to `new` needs for a while, as [`resize`] with surge claims it.
+pub fn room_of_update(old: &Demand, new: &Demand) -> Growth {
+    let before = |group: &PodGroup| old.groups.iter().find(|old| old.workload == group.workload);
+    let mut groups = larger(old, new).groups;
+    let replaces = new.groups.iter().any(|group| before(group).is_some_and(|before| grows(&before.requests, &group.requests)));
+    for group in &mut groups {
+        let known = before(group).filter(|_| !replaces);
+        group.replicas = group.replicas + group.surge - known.map_or(0, |before| before.replicas);
+        group.surge = 0;
+    }
+    groups.retain(|group| replaces || if group.per_node { before(group).is_none() } else { group.replicas > 0 });
+    Growth { demand: Demand { groups, ..Demand::default() }, replaces }
+}
+
 fn grows(old: &crate::Amounts, new: &crate::Amounts) -> bool {
     new.asked().any(|r| new.get(r) > old.get(r))
 }
@@ -64,4 +87,36 @@ fn larger(old: &Demand, new: &Demand) -> Demand {
         }
     }
     both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Amounts;
+
+    fn demand(replicas: u32, surge: u32, cpu: i64) -> Demand {
+        let requests = Amounts { cpu, pods: 1, ..Amounts::default() };
+        Demand {
+            groups: vec![PodGroup { workload: "Deployment/web".into(), replicas, surge, requests, ..PodGroup::default() }],
+            ..Demand::default()
+        }
+    }
+
+    fn asked(growth: &Growth) -> Vec<(u32, i64)> {
+        growth.demand.groups.iter().map(|group| (group.replicas, group.requests.cpu)).collect()
+    }
+
+    #[test]
+    fn update_needs_room_for_its_surge_and_for_pods_that_grow() {
+        let same = room_of_update(&demand(4, 1, 100), &demand(4, 1, 100));
+        assert_eq!((asked(&same), same.replaces), (vec![(1, 100)], false), "only the surge");
+        let smaller = room_of_update(&demand(4, 1, 100), &demand(2, 1, 50));
+        assert_eq!((asked(&smaller), smaller.replaces), (vec![(1, 100)], false));
+        let larger = room_of_update(&demand(4, 1, 100), &demand(4, 1, 150));
+        assert_eq!((asked(&larger), larger.replaces), (vec![(5, 150)], true), "every pod needs another place");
+        let recreated = room_of_update(&demand(4, 0, 100), &demand(4, 0, 100));
+        assert!(recreated.demand.groups.is_empty(), "{recreated:?}");
+        let more = room_of_update(&demand(2, 0, 100), &demand(5, 0, 100));
+        assert_eq!(asked(&more), [(3, 100)]);
+    }
 }

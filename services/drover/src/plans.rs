@@ -43,7 +43,8 @@ pub fn fits(body: &Value) -> Result<()> {
     if let Some(refusal) = refusals(body).first() {
         bail!("a cluster would refuse objects: {refusal}");
     }
-    if body.get("misfits").and_then(Value::as_array).is_some_and(|misfits| !misfits.is_empty()) {
+    let misfits = body.get("misfits").and_then(Value::as_array).is_some_and(|misfits| !misfits.is_empty());
+    if misfits && surge_plan(body).is_none() {
         return Err(NoRoom("the new revision does not fit where the application runs".to_owned()).into());
     }
     // In the answer for an update, `newcomer` is about its new apps; it is absent if there are none.
@@ -172,12 +173,21 @@ pub fn considered<'a>(decisions: impl IntoIterator<Item = &'a AppDecision>) -> V
     decisions.into_iter().flat_map(words::considered).map(row).collect()
 }
 
+/// The moves that make room for an update where it runs, in the answer to its dry run.
+fn surge_plan(body: &Value) -> Option<Plan> {
+    // Only the answer to an update or a terminate has `applied`; else `plan` is that of a newcomer.
+    body.get("applied")?;
+    PlanDocument::deserialize(body.get("plan")?).ok()?.plan
+}
+
 /// The response of a dry run as rows: where each app would be placed, or the plan that would make room.
 pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
     // In the response to an update, `newcomer` is about its new apps.
     let newcomer = body.get("newcomer").unwrap_or(body);
     let decided = ["decision", "overflow"].into_iter().filter_map(|key| Decision::deserialize(newcomer.get(key)?).ok());
+    let surge = surge_plan(body);
     let plan = newcomer.get("plan").and_then(|plan| PlanDocument::deserialize(plan).ok()).and_then(|document| document.plan);
+    let plan = plan.filter(|_| newcomer.get("applied").is_none());
     let mut apps: Vec<_> = decided.flat_map(|decision| decision.apps).collect();
     apps.extend(plan.iter().flat_map(|plan| plan.newcomer.clone()));
     // In the response to an update or a terminate: what changes for each app.
@@ -195,9 +205,10 @@ pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let objects = body.get("objects").and_then(Value::as_array).into_iter().flatten();
     let changes = changes.chain(objects.map(|object| format!("{} would be {}", text(&object["object"]), text(&object["change"]))));
-    let changes = changes.chain(misfits.map(|why| format!("does not fit where it runs: {why}")));
+    let word = if surge.is_some() { "waits for room where it runs" } else { "does not fit where it runs" };
+    let changes = changes.chain(misfits.map(|why| format!("{word}: {why}")));
     let changes = changes.chain(refusals(body).into_iter().map(|refusal| format!("would be refused: {refusal}")));
     let considered = considered(&apps).into_iter().map(|row| row.join("  "));
-    let moves = plan.iter().flat_map(|plan| lines(plan, false));
+    let moves = plan.iter().chain(&surge).flat_map(|plan| lines(plan, false));
     considered.chain(changes).chain(moves).map(|line| vec![line]).collect()
 }

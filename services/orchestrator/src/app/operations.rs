@@ -236,7 +236,9 @@ pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestam
             let made = instantiate::InstantiateState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id);
             made.or_else(|| instantiate::Order::deserialize(&view.input).ok().and_then(|order| order.plan))
         }
-        Update::KIND => update::UpdateState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
+        Update::KIND => update::UpdateState::deserialize(&view.state)
+            .ok()
+            .and_then(|state| state.search.plan.map(|plan| plan.id).or(state.surge.plan.map(|plan| plan.id))),
         Grow::KIND => grow::GrowState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
         _ => None,
     };

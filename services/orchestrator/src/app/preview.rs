@@ -18,7 +18,7 @@ use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::revision::Requester;
 use crate::store::{bundle, grants, hold, refused_destination};
-use crate::workflows;
+use crate::workflows::{self, surge, update};
 
 /// What instantiate would do.
 #[derive(Debug, Serialize, ToSchema)]
@@ -47,9 +47,12 @@ pub struct Change {
     pub added: Vec<String>,
     /// Apps that would be removed.
     pub removed: Vec<AppOnMember>,
-    /// Why the new revision does not fit on the clusters where the application runs (an update does not move apps). Absent if it fits.
+    /// Why the new revision does not fit beside the other applications where it runs. Absent if it fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub misfits: Vec<String>,
+    /// The moves that would make room for it there. Absent if it fits, or if there are none: the update is refused then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanDocument>,
     /// Where the added apps would be placed, with the room as it is before the update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newcomer: Option<Preview>,
@@ -73,6 +76,27 @@ pub struct AppOnMember {
 
 fn on_member(binding: &binding::Binding) -> AppOnMember {
     AppOnMember { app: binding.app.clone(), member: binding.member.clone() }
+}
+
+/// An order for a plan that is only shown.
+fn dry_plan(
+    kind: PlanKind,
+    (excluded, refused): (BTreeMap<Uuid, String>, Vec<RefusedDestination>),
+    released: Vec<Uuid>,
+    by: &Requester,
+) -> PlanOrder {
+    PlanOrder {
+        kind,
+        excluded,
+        refused,
+        released,
+        dry_run: true,
+        patient: false,
+        operation: None,
+        after_seq: None,
+        search: Default::default(),
+        movable_projects: by.movable_projects.clone(),
+    }
 }
 
 impl App {
@@ -138,18 +162,8 @@ impl App {
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
-            let order = PlanOrder {
-                kind: PlanKind::Newcomer { dig: dig.clone(), apps: apps.clone() },
-                excluded,
-                refused,
-                released: Vec::new(),
-                dry_run: true,
-                patient: false,
-                operation: None,
-                after_seq: None,
-                search: Default::default(),
-                movable_projects: by.movable_projects.clone(),
-            };
+            let kind = PlanKind::Newcomer { dig: dig.clone(), apps: apps.clone() };
+            let order = dry_plan(kind, (excluded, refused), Vec::new(), by);
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {
                 request.overflow = true;
@@ -218,6 +232,10 @@ impl App {
             changes if changes.is_empty() => Vec::new(),
             changes => self.misfits(changes).await?,
         };
+        let plan = match misfits.is_empty() {
+            true => None,
+            false => self.surge_plan(&order, (excluded.clone(), refused.clone()), by).await?,
+        };
         let apps: Vec<AppRequest> = order.added.iter().map(|delivery| delivery.request.clone()).collect();
         let newcomer = if apps.is_empty() {
             None
@@ -230,6 +248,7 @@ impl App {
         let basis = newcomer.as_ref().map(|newcomer| newcomer.basis.clone()).unwrap_or_default().with(&kept);
         Ok(Change {
             misfits,
+            plan,
             refusals,
             newcomer,
             objects: revisions::differences(&old, &new),
@@ -238,6 +257,20 @@ impl App {
             added: order.added.iter().map(|delivery| delivery.app().to_owned()).collect(),
             removed: running.iter().filter(|binding| order.dropped.contains(&binding.id)).map(on_member).collect(),
         })
+    }
+
+    /// The moves that would make room for an update where it runs, if there are any.
+    async fn surge_plan(
+        &self,
+        order: &update::Order,
+        (excluded, refused): (BTreeMap<Uuid, String>, Vec<RefusedDestination>),
+        by: &Requester,
+    ) -> Result<Option<PlanDocument>, Error> {
+        let (apps, released) = surge::wanted(&order.kept);
+        let kind = PlanKind::Newcomer { dig: order.dig.clone(), apps };
+        let order = dry_plan(kind, (excluded, refused), released, by);
+        let document = self.services.migration.plan(Uuid::now_v7(), &order).await?;
+        Ok(document.plan.as_ref().is_some_and(|plan| !plan.waves.is_empty()).then_some(document))
     }
 
     /// The reasons why the ledger would refuse these changes.

@@ -1,5 +1,5 @@
-//! Updating a deployment intent group in place: room for the larger of old and new, new objects, and when these
-//! are ready, the new revision becomes current. An app changes its cluster only if its placement intent was edited and no longer allows it
+//! Updating a deployment intent group in place: room for the larger of old and new (others are moved away for it, [`surge`]), new objects,
+//! and when these are ready, the new revision becomes current. An app changes its cluster only if its placement intent was edited and no longer allows it
 //! where it runs; then the new copy starts first. Before the pivot, undo applies the
 //! old bundles again and restores the claims.
 
@@ -16,12 +16,16 @@ use uuid::Uuid;
 use super::apply::{Applied, ApplyProgress};
 use super::remove::{self, Removal, RemovesCopies};
 use super::room::{self, Search, SearchState, SeeksRoom, targets};
+use super::surge::{self, Surge};
 use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, wait_for_capacity};
 use crate::environment::Environment;
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::hold;
+
+/// The step that claims the room for old and new pods.
+pub(super) const RAISE: &str = "raise";
 
 /// The input of an update.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,6 +89,9 @@ impl Order {
 /// The state of an update.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UpdateState {
+    /// Room where the apps run, if there is none.
+    #[serde(default)]
+    pub surge: Surge,
     /// The search for room for the apps that are new.
     #[serde(default)]
     pub search: SearchState,
@@ -127,7 +134,13 @@ impl Workflow for Update {
     fn steps() -> Steps<Self> {
         Steps::new()
             // On each app's member, the larger of old and new plus the surge: room for both at once before any object changes.
-            .step(Step::remote("raise", raise).at(PLACEMENT).undo(lower_back))
+            .step(Step::remote(RAISE, raise).at(PLACEMENT).undo(lower_back))
+            // Without that room, others are moved away from there if they may be, and `raise` is repeated.
+            .step(Step::remote(surge::STEPS[0], surge::plan).at(MIGRATION).when(|_, state: &UpdateState| !state.surge.lacks.is_empty()))
+            .step(
+                Step::children(surge::STEPS[1], surge::make_room, surge::room_made)
+                    .when(|_, state: &UpdateState| state.surge.plan.is_some()),
+            )
             // Apps that are new get room as in `instantiate`: a decision, else a plan.
             .step(Step::remote("decide_added", room::decide).at(PLACEMENT).undo(room::release_decision))
             .step(
@@ -175,11 +188,11 @@ async fn shrink(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> St
 async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("making room for old and new at once");
     match resize(ctx, "raise", ctx.input.raise()).await? {
-        Ok(()) => Ok(Outcome::next()),
-        Err(error) if error.code() == Some("ledger_conflict") => {
-            Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed")
-                .reasons(reasons(&error)))
+        Ok(()) => {
+            ctx.state.surge = Surge::default();
+            Ok(Outcome::next())
         }
+        Err(error) if error.code() == Some("ledger_conflict") => surge::lacks(ctx, reasons(&error)),
         Err(error) => wait_for_capacity(ctx, error),
     }
 }

@@ -425,6 +425,76 @@ mod updating {
     drover_workflow::generic_tests!(super::CaseFixture<super::Updating>);
 }
 
+/// An update that fits only where a victim has left.
+struct Crowded {
+    base: Base,
+    victim: DigRef,
+    dig: DigRef,
+    web: Binding,
+}
+
+impl Crowded {
+    async fn expect(&self, victim: &str) -> Result<(), String> {
+        let (claim, row) = (format!("v@{victim} held"), format!("v@{victim} current"));
+        let copy = format!("v@{victim}");
+        self.base.expect(&[&self.victim, &self.dig], &[&claim, "web@a held"], &[&row, "web@a current"], &[&copy, "web@a"]).await
+    }
+
+    fn web_has(&self, cpu: i64) -> Result<(), String> {
+        let claim = claim_of(&self.base, "web")?;
+        let found = claim.request.demand.groups[0].requests.cpu;
+        (found == cpu && !claim.surging).then_some(()).ok_or_else(|| format!("web has {found}m: {claim:?}"))
+    }
+}
+
+#[async_trait]
+impl WorkflowCase for Crowded {
+    type Workflow = Update;
+
+    async fn fresh() -> Self {
+        let base = Base::fresh().await;
+        let victim = base.group("victim", DeploymentState::Instantiated).await;
+        let dig = base.group("shop", DeploymentState::Instantiated).await;
+        let old = base.serving(&victim, request("v", 600, &["a", "b", "c", "d"]), "a").await;
+        let web = base.serving(&dig, request("web", 300, &["a"]), "a").await;
+        base.fakes.plans.then(move || plan_to_b(&old));
+        Self { base, victim, dig, web }
+    }
+    fn base(&self) -> &Base {
+        &self.base
+    }
+    fn input(&self) -> update::Order {
+        update::Order {
+            dig: self.dig.clone(),
+            from_revision: 1,
+            revision: 2,
+            kept: vec![update::Kept { old: self.web.clone(), digest: rendered("shop-new").digest, request: request("web", 500, &["a"]) }],
+            added: vec![],
+            dropped: vec![],
+            approved: vec![],
+            after: BTreeMap::new(),
+            changed: vec![],
+            rollback: false,
+        }
+    }
+    async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
+        self.web_has(500)?;
+        self.expect("b").await
+    }
+    async fn check_undone(&self) -> Result<(), String> {
+        self.web_has(300)?;
+        // Moves that were made before it was undone stand.
+        match self.expect("a").await {
+            Ok(()) => Ok(()),
+            Err(_) => self.expect("b").await,
+        }
+    }
+}
+
+mod crowded {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Crowded>);
+}
+
 struct Testing {
     base: Base,
     dig: DigRef,

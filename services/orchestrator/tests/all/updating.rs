@@ -79,6 +79,62 @@ async fn update_in_place_restores_old_revision_on_failure() {
 }
 
 #[tokio::test]
+async fn update_without_room_for_its_new_pods_moves_others_where_they_may() {
+    let (fakes, stack) = crowded().await;
+    fakes.plans.plan_on(&fakes.ledger);
+    let dig = approved(&stack, "shop", "300m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@a held", "victim@a held"]);
+    let change = async |cpu: &str| {
+        let mut body = doc("shop", None);
+        body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", cpu, 1)).into();
+        assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
+    };
+    let first = fakes.members.digest("shop", "a").unwrap();
+    // 600m of the victim and the old and the new pod at once are too much for 1000m.
+    change("350m").await;
+    let dry = stack.call("POST", &format!("{dig}/update?dryRun=All"), None).await.body;
+    assert!(dry["misfits"][0].as_str().unwrap().contains("cpu"), "{dry:#}");
+    assert_eq!(dry["plan"]["plan"]["waves"][0][0]["app"], "victim", "{dry:#}");
+    let operation = run(&stack, &format!("{dig}/update")).await;
+    expect_state(&operation, "succeeded");
+    assert!(operation["children"][0].is_string(), "{operation:#}");
+    assert_eq!(fakes.ledger.summary(), ["shop@a held", "victim@b held"]);
+    assert_eq!(fakes.members.present(), ["shop@a", "victim@b"]);
+    let history = fakes.members.history();
+    assert_eq!(history[history.len() - 2..], ["present victim@b", "absent victim@a"]);
+    assert_ne!(fakes.members.digest("shop", "a").unwrap(), first, "the new revision is applied");
+
+    // What no move makes room for is refused with the reason, and nothing is moved for it.
+    change("1200m").await;
+    let before = (fakes.ledger.summary(), fakes.members.history());
+    let dry = stack.call("POST", &format!("{dig}/update?dryRun=All"), None).await.body;
+    assert_eq!((dry.get("plan"), dry["misfits"].as_array().unwrap().len()), (None, 1), "{dry:#}");
+    let failed = run(&stack, &format!("{dig}/update")).await;
+    assert_eq!((failed["state"].as_str(), failed["code"].as_str()), (Some("failed"), Some("no_room")), "{failed:#}");
+    assert!(failed["reasons"].to_string().contains("cpu"), "{failed:#}");
+    assert_eq!((fakes.ledger.summary(), fakes.members.history()), before);
+}
+
+#[tokio::test]
+async fn update_whose_victim_fits_nowhere_else_is_refused_and_changes_nothing() {
+    let (fakes, stack) = crowded().await;
+    fakes.plans.plan_on(&fakes.ledger);
+    let dig = approved(&stack, "shop", "300m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    fakes.ledger.foreign(&member("b"), 900);
+    fakes.ledger.foreign(&member("c"), 900);
+    let mut body = doc("shop", None);
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", "350m", 1)).into();
+    assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
+    let before = (fakes.ledger.summary(), fakes.members.history());
+    let failed = run(&stack, &format!("{dig}/update")).await;
+    assert_eq!((failed["state"].as_str(), failed["code"].as_str()), (Some("failed"), Some("no_room")), "{failed:#}");
+    assert!(failed["reasons"].to_string().contains("victim"), "why it cannot be moved: {failed:#}");
+    assert_eq!((fakes.ledger.summary(), fakes.members.history()), before);
+}
+
+#[tokio::test]
 async fn update_without_room_for_new_app_relocates_victim() {
     let (fakes, stack) = crowded().await;
     let dig = growing(&stack, &["a"], None).await;

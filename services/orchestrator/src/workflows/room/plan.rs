@@ -145,7 +145,8 @@ fn accept(search: &Search<'_>, id: Uuid, plan: &Plan) -> Result<ChosenPlan, Step
     Ok(ChosenPlan { id, moves, newcomer, order, newcomer_order })
 }
 
-fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
+/// Why there is no plan, for people.
+pub(in super::super) fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> + use<'_> {
     let members = infeasible.members.iter().map(|why| format!("{}: {}", why.member, why.reason));
     let candidates = infeasible.candidates.iter().filter_map(|candidate| {
         let why = candidate.why_not.as_ref()?;
@@ -155,7 +156,7 @@ fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
 }
 
 /// A plan for the group on a ledger that knows of decision `seq`.
-pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
+pub(in super::super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
     let dig = search(ctx).dig.id;
     let mut connection = ctx.environment.store.pool().acquire().await?;
     let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);

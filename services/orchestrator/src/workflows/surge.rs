@@ -1,0 +1,129 @@
+//! Room for an update where the application runs. Old and new pods run there at the same time for a while; if they do not fit beside the
+//! other applications, those that may move are moved away, as for a newcomer, and the update takes the room that they leave.
+//!
+//! The moves come first, and the claims are raised again when they are made. If somebody else has taken the room by then, or the pods do not
+//! fit on the nodes after all, another plan is made, up to [`REPLANS`] times. Moves that were made stand.
+
+use std::collections::BTreeMap;
+
+use drover_api::plans::PlanOrder;
+use drover_api::scheduling::{AppRequest, Element, MemberKey, Move, PlacementTerms, PlanKind, room_of_update};
+use drover_workflow::{Child, Ctx, Failure, Outcome, StepError, StepResult};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::relocate::{self, Relocate};
+use super::room::{self, REPLANS};
+use super::subject;
+use super::update::{Kept, RAISE, Update};
+
+/// The steps of an update that make room for it where it runs.
+pub const STEPS: [&str; 2] = ["plan_surge", "make_surge_room"];
+
+/// What an update lacks, and the plan that makes it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Surge {
+    /// Why the claims could not be raised, for people. Empty: they were.
+    #[serde(default)]
+    pub lacks: Vec<String>,
+    #[serde(default)]
+    pub plan: Option<SurgePlan>,
+}
+
+/// A plan, without what only people read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SurgePlan {
+    pub id: Uuid,
+    moves: Vec<Move>,
+    #[serde(default)]
+    order: Vec<Uuid>,
+}
+
+/// What an update needs on the members where it runs, as a newcomer to be planned for, and the claims that it replaces there.
+pub fn wanted(kept: &[Kept]) -> (Vec<AppRequest>, Vec<Uuid>) {
+    let (mut apps, mut released) = (BTreeMap::<&str, AppRequest>::new(), Vec::new());
+    // If only the terms changed, no pod is replaced.
+    for kept in kept.iter().filter(|kept| kept.digest != kept.old.digest) {
+        let growth = room_of_update(&kept.old.request.demand, &kept.request.demand);
+        if growth.demand.groups.is_empty() {
+            continue;
+        }
+        if growth.replaces {
+            released.push(kept.old.id);
+        }
+        let app = apps.entry(&kept.old.app).or_insert_with(|| AppRequest {
+            app: kept.old.app.clone(),
+            demand: growth.demand,
+            terms: PlacementTerms::default(),
+        });
+        // Where its copies run, and nowhere else.
+        app.terms.intent.all_of.push(at(&kept.old.member));
+        app.terms.logical_cloud = app.terms.logical_cloud.iter().cloned().chain([kept.old.member.clone()]).collect();
+    }
+    (apps.into_values().collect(), released)
+}
+
+fn at(member: &MemberKey) -> Element {
+    let (provider, cluster) = (member.provider().to_owned(), member.cluster().to_owned());
+    Element { cluster_provider: Some(provider), cluster: Some(cluster), ..Element::default() }
+}
+
+/// The refusal of an update that does not fit.
+fn no_room(reasons: &[String]) -> StepError {
+    StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed").reasons(reasons)
+}
+
+/// Remembers that the claims could not be raised. After several plans that is final.
+pub(super) fn lacks(ctx: &mut Ctx<Update>, reasons: Vec<String>) -> StepResult {
+    if ctx.round > REPLANS {
+        return Err(no_room(&reasons));
+    }
+    ctx.state.surge = Surge { lacks: reasons, plan: None };
+    Ok(Outcome::next())
+}
+
+pub(super) async fn plan(ctx: &mut Ctx<Update>) -> StepResult {
+    ctx.progress("the new revision does not fit beside the other applications; looking for some that can be moved");
+    let (apps, released) = wanted(&ctx.input.kept);
+    let kind = PlanKind::Newcomer { dig: ctx.input.dig.clone(), apps };
+    let order = PlanOrder { kind, released, ..room::plan_order(ctx, 0).await? };
+    let document = ctx.environment.services.migration.plan(ctx.derived_id("surge/plan"), &order).await?;
+    let why = document.infeasible.as_ref().map(|infeasible| room::why_infeasible(infeasible).collect::<Vec<_>>()).unwrap_or_default();
+    let moves = match &document.plan {
+        Some(plan) => relocate::single_wave(plan).map_err(|error| StepError::fail("not_yet", error.to_string()))?,
+        None => Vec::new(),
+    };
+    // Without moves there is nothing that would make the ledger decide otherwise.
+    if moves.is_empty() {
+        return Err(no_room(&[std::mem::take(&mut ctx.state.surge.lacks), why].concat()));
+    }
+    let order = document.plan.and_then(|plan| plan.scheduling).map(|scheduling| scheduling.order).unwrap_or_default();
+    ctx.state.surge.plan = Some(SurgePlan { id: document.id, moves, order });
+    Outcome::output(document.id)
+}
+
+pub(super) async fn make_room(ctx: &mut Ctx<Update>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {
+    let Some(SurgePlan { id: plan, moves, order }) = ctx.state.surge.plan.clone() else { return Ok(Vec::new()) };
+    ctx.progress(format!("waiting for room: {} to move", moves.len()));
+    let order = relocate::Order { plan, subject: subject(&ctx.input.dig), moves, order, newcomer: None };
+    Ok(vec![Child::new::<Relocate>(ctx.derived_id("surge/relocate"), &order)?])
+}
+
+pub(super) async fn room_made(ctx: &mut Ctx<Update>, _: &mut PgConnection) -> StepResult {
+    let Some(child) = ctx.children.first() else { return Ok(Outcome::next()) };
+    if child.done {
+        return Ok(Outcome::Repeat(RAISE));
+    }
+    let failure = child.failure.clone().unwrap_or_else(|| Failure {
+        code: "internal".into(),
+        message: "the relocation ended without a result".into(),
+        reasons: vec![],
+    });
+    let replan = matches!(failure.code.as_str(), "victim_busy" | "world_changed" | "plan_not_proposed" | "destination_not_ready");
+    if replan && ctx.round <= REPLANS {
+        ctx.progress(format!("planning again: {}", failure.message));
+        return Ok(Outcome::Repeat(RAISE));
+    }
+    Err(StepError::Fail(failure))
+}
