@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use drover_orchestrator::store::deployment::DeploymentState;
+use drover_orchestrator::store::revision::{self, NewRevision, Requester};
 use drover_testkit::eventually;
 use serde_json::Value;
+use uuid::Uuid;
 
+use crate::base::Base;
 use crate::contention::{self, moves, victim};
 use crate::scenarios::{approved, expect_state, run, stack};
 
@@ -76,4 +80,39 @@ async fn growth_makes_room_and_says_when_none_can_be_made() {
     let app = apps["items"].as_array().unwrap().iter().find(|app| app["app"] == "web").unwrap();
     assert!(app["bindings"][0]["unclaimed"].as_str().unwrap().contains("room for 6 pods is not all claimed"), "{app:#}");
     assert_eq!(replicas(), 4);
+}
+
+#[tokio::test]
+async fn growth_may_move_apps_as_the_last_change_of_its_group_could() {
+    let base = Base::fresh().await;
+    let dig = base.group("web", DeploymentState::Instantiated).await;
+    let mut tx = base.environment.store.begin().await.unwrap();
+    let operations = [Uuid::from_u128(2), Uuid::from_u128(3)];
+    for (number, project) in [(2, "shop"), (3, "blog")] {
+        let requested_by = &Requester { name: "someone".into(), movable_projects: Some(vec![project.to_owned()]) };
+        let (dig, operation) = (dig.id, Uuid::from_u128(number));
+        let revision = i64::try_from(number).unwrap();
+        let new = NewRevision {
+            dig,
+            revision,
+            operation,
+            kind: "update",
+            from_revision: None,
+            requested_by,
+            description: "",
+            controllers: &[],
+            apps: &[],
+        };
+        revision::insert(&mut tx, &new).await.unwrap();
+    }
+    for (operation, of, projects) in [
+        (operations[0], dig.id, Some("shop")),
+        (operations[1], dig.id, Some("blog")),
+        // Nobody asked for this one.
+        (Uuid::from_u128(4), dig.id, Some("blog")),
+        (Uuid::from_u128(4), Uuid::from_u128(5), None),
+    ] {
+        let may = revision::movable_projects(&mut tx, operation, of).await.unwrap();
+        assert_eq!(may, projects.map(|project| vec![project.to_owned()]), "operation {operation} on {of}");
+    }
 }
