@@ -1,6 +1,6 @@
 //! What all handlers and workers share: the store, the feed of statuses, and which worker serves which member.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,10 +17,8 @@ use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
-use crate::names::Networks;
 use crate::shared::Shared;
 use crate::store;
-use crate::worker::testing;
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +75,9 @@ impl From<Error> for Problem {
 /// How many writes to members may use the database at once. A hundred members with sixteen writes each would otherwise take all ten
 /// connections of the store, and requests from outside need some too.
 const STORE_WRITES: usize = 6;
+
+/// The pod network of each member that has one.
+pub type Networks = BTreeMap<MemberKey, String>;
 
 /// Bindings that a worker must reconcile again.
 #[derive(Default)]
@@ -230,7 +231,7 @@ impl App {
     /// The run of tests that was asked for last.
     pub async fn test_run(&self, id: Uuid) -> Result<TestRun, Error> {
         let row = store::bindings::get(&self.store, id).await?.ok_or(Error::UnknownBinding)?;
-        testing::run_of(&row).ok_or(Error::NoTests)
+        store::tested::run_of(&row).ok_or(Error::NoTests)
     }
 
     /// The status of a binding, as the feed has it.

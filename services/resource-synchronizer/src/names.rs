@@ -20,9 +20,10 @@ use drover_service::TaskHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::app::{App, Error};
+use crate::app::{App, Error, Networks};
 use crate::store;
 use crate::store::bindings::Row;
+use crate::store::names::Change;
 
 /// Time in which changes of endpoints are gathered.
 const GATHER: Duration = Duration::from_millis(50);
@@ -30,29 +31,6 @@ const GATHER: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_secs(5);
 /// Pause after a failure of the store.
 const RETRY: Duration = Duration::from_secs(2);
-
-/// The pod network of each member that has one.
-pub type Networks = BTreeMap<MemberKey, String>;
-
-/// A change of a stand-in.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// It is to be present like this.
-    Come(Box<DesiredBinding>),
-    /// It is to go.
-    Go(Uuid, MemberKey),
-    /// It is gone, and so is its row.
-    Forget(Uuid, MemberKey),
-}
-
-impl Change {
-    fn whose(&self) -> (Uuid, &MemberKey) {
-        match self {
-            Self::Come(wanted) => (wanted.id, &wanted.member),
-            Self::Go(id, member) | Self::Forget(id, member) => (*id, member),
-        }
-    }
-}
 
 /// Id of the stand-in of an app in a member.
 pub fn stand_in_id(dig: Uuid, app: &str, member: &MemberKey) -> Uuid {

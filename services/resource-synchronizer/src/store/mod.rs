@@ -5,6 +5,7 @@ pub mod bundles;
 pub mod hooks;
 pub mod inventory;
 pub mod names;
+pub mod tested;
 
 use drover_store::{Store, StoreResult};
 use uuid::Uuid;

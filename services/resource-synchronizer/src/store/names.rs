@@ -1,5 +1,6 @@
 //! The rows of stand-ins, which follow from those of copies ([`crate::names`]).
 
+use drover_api::bindings::DesiredBinding;
 use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
@@ -7,7 +8,27 @@ use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::bindings::{Raw, Row};
-use crate::names::Change;
+
+/// A change of a stand-in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It is to be present like this.
+    Come(Box<DesiredBinding>),
+    /// It is to go.
+    Go(Uuid, MemberKey),
+    /// It is gone, and so is its row.
+    Forget(Uuid, MemberKey),
+}
+
+impl Change {
+    /// Id and member of the stand-in.
+    pub fn whose(&self) -> (Uuid, &MemberKey) {
+        match self {
+            Self::Come(wanted) => (wanted.id, &wanted.member),
+            Self::Go(id, member) | Self::Forget(id, member) => (*id, member),
+        }
+    }
+}
 
 /// Begins to change the stand-ins of a project. Only one transaction at a time does.
 pub async fn begin(store: &Store, project: &str) -> StoreResult<Transaction<'static, Postgres>> {

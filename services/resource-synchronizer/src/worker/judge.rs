@@ -13,10 +13,10 @@ use drover_members::{Object, ObjectId, Readiness, labels, serving};
 use uuid::Uuid;
 
 use super::expectations::Asked;
-use super::testing;
 use super::view::{MemberView, Seen};
 use crate::store::bindings::Row;
 use crate::store::inventory::{Inventory, Item};
+use crate::store::tested;
 
 /// Why a binding or a member cannot be worked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         kept: bound.row.kept.clone(),
         released: bound.released.iter().cloned().collect(),
         serving_after: u32::try_from(bound.serving_after.as_secs()).unwrap_or(u32::MAX),
-        tested: testing::run_of(&bound.row).map(TestRun::without_logs),
+        tested: tested::run_of(&bound.row).map(TestRun::without_logs),
     }
 }
 

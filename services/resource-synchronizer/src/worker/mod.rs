@@ -22,7 +22,7 @@ mod reconcile;
 mod schedule;
 mod session;
 mod sharing;
-pub mod testing;
+mod testing;
 mod view;
 mod volume_claims;
 mod warm_up;
