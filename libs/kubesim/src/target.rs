@@ -16,10 +16,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// The key of the object of this name in the kind and namespace of the path.
     pub fn key(&self, name: &str) -> Key {
         Key::new(&self.kind.resource, &self.namespace, name)
     }
 
+    /// The error of a server that has no such object.
     pub fn not_found(&self) -> ApiError {
         ApiError::not_found(&self.kind.resource, &self.name)
     }
