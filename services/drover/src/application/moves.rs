@@ -1,5 +1,5 @@
-//! What `--movable` means for the names by which apps call each other: in another cluster a name is unknown, unless both are in one pod
-//! network.
+//! What `--movable` means for the names by which apps call each other: in another cluster a name is unknown, unless both clusters are in
+//! one pod network.
 
 use std::collections::BTreeSet;
 

@@ -19,11 +19,10 @@ use self::clusters::LabelledMembers;
 use self::objects::{Clusters, Objects};
 use super::{App, Error, Group};
 use crate::render::Rendered;
-use crate::resources::GROUP_INTENT;
 use crate::resources::controllers::generic::{CUSTOMIZATION, GENERIC_INTENT};
 use crate::resources::controllers::hpa::{HPA_INTENT, HpaIntentSpec};
 use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
-use crate::resources::group_intent::GroupIntentSpec;
+use crate::store::group_intent;
 
 /// What is to be done to the objects of the apps of a group.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +37,7 @@ pub struct Actions {
 /// # Errors
 /// An intent names an app that does not exist or asks for something that Drover does not do, or a query failed.
 pub async fn of(tx: &mut PgConnection, group: &Group, apps: &[String], members: &LabelledMembers) -> Result<Actions, Error> {
-    let named = drover_resources::children::<GroupIntentSpec>(&mut *tx, &GROUP_INTENT, group.document.id).await?;
-    let named: BTreeSet<String> = named.into_iter().flat_map(|intent| intent.spec.intent.into_values()).collect();
+    let named = group_intent::named(&mut *tx, group.document.id).await?;
     let (mut actions, mut broken) = (Actions::default(), Vec::new());
     let generic: Vec<TypedDocument<NoSpec>> = drover_resources::children(&mut *tx, &GENERIC_INTENT, group.document.id).await?;
     for intent in generic.into_iter().filter(|intent| named.contains(&intent.name)) {

@@ -17,7 +17,7 @@ use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::revision::{self, Requester, RevisionApp};
 use crate::store::{hold, overview};
-use crate::workflows::Update;
+use crate::workflows::{Update, only};
 
 /// Whether which clusters an element means depends on what is registered.
 fn is_open(element: &Element) -> bool {
@@ -112,7 +112,7 @@ async fn names(
     let mut members: BTreeSet<MemberKey> = meant.map(|meant| meant.member).collect();
     // A cluster that placement does not know at this moment keeps its copy.
     members.extend(copies.iter().filter(|copy| elements.iter().any(|element| keeps(element, copy))).map(|copy| copy.member.clone()));
-    Ok(members.iter().map(element).collect())
+    Ok(members.iter().map(only).collect())
 }
 
 /// Whether a copy may stay because of an element, whatever is known of its cluster: an element with a label keeps it only if the copy was
@@ -123,11 +123,6 @@ fn keeps(element: &Element, copy: &Binding) -> bool {
     is_open(element)
         && whole.includes(&copy.member)
         && (element.cluster_label.is_none() || known.all_of.contains(element) || known.any_of.contains(element))
-}
-
-fn element(member: &MemberKey) -> Element {
-    let (provider, cluster) = (Some(member.provider().to_owned()), Some(member.cluster().to_owned()));
-    Element { cluster_provider: provider, cluster, ..Element::default() }
 }
 
 /// After which time a cluster is tried again where an app did not become ready.
@@ -217,7 +212,7 @@ mod tests {
 
     #[test]
     fn intent_of_which_a_part_means_no_cluster_is_not_complete() {
-        let one = || vec![element(&MemberKey::new("p", "a"))];
+        let one = || vec![only(&MemberKey::new("p", "a"))];
         let of = |all_of: Vec<Element>, any_of: Vec<Element>| Intent { all_of, any_of };
         let empty_group = || vec![Element::default()];
         assert!(is_complete(&of(vec![], one()), &of(vec![], one())));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use drover_api::traffic::RouteProtocol;
 use drover_resources::{Change, Document, DocumentKind, Hooks, TypedDocument, Verb};
 use drover_service::{Problem, codes};
 use drover_store::Tx;
@@ -14,8 +13,7 @@ use super::{Error, logical_cloud};
 use crate::peers::Migration;
 use crate::resources::controllers::generic::GENERIC_INTENT;
 use crate::resources::controllers::hpa::HPA_INTENT;
-use crate::resources::controllers::traffic::INBOUND_SERVER_INTENT;
-use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
+use crate::resources::controllers::traffic::{INBOUND_SERVER_INTENT, TRAFFIC_GROUP_INTENT};
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
@@ -180,14 +178,11 @@ async fn one_route_per_address(tx: &mut PgConnection, change: &Change<'_>) -> Re
     let sql = "select path, spec from resource where kind = $1 and path <> $2 and (spec ->> 'port')::int = $3 order by path";
     let others: Vec<(String, sqlx::types::Json<RouteSpec>)> =
         sqlx::query_as(sql).bind(ROUTE.name).bind(change.path).bind(i32::from(route.port)).fetch_all(tx).await.map_err(Error::from)?;
-    let same = |host: &Option<String>| host.as_deref().map(str::to_ascii_lowercase);
-    for (path, other) in others {
+    if let Some((path, other)) = others.into_iter().find(|(_, other)| route.excludes(other)) {
         let reason = if other.protocol != route.protocol {
             format!("{path} uses port {} for {}", route.port, other.protocol.as_str())
-        } else if route.protocol == RouteProtocol::Tcp || same(&other.host) == same(&route.host) {
-            format!("{path} has it")
         } else {
-            continue;
+            format!("{path} has it")
         };
         let detail = format!("The address {} is taken; choose another host name or port", route.address());
         return Err(codes::ALREADY_EXISTS.problem(detail).reason(reason));

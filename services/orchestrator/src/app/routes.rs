@@ -137,16 +137,13 @@ async fn routes(tx: &mut PgConnection) -> Result<(Vec<Route>, Vec<RoutedCopy>), 
 
 /// The route that has the address of this one. Only routes of intents can have one of another: documents are refused.
 fn same_address(routes: &[Route], at: usize) -> Option<&Route> {
-    let route = &routes[at];
-    let is_intent = |route: &Route| route.path.contains("/inbound-intents/");
+    let (route, is_intent) = (&routes[at], |route: &Route| route.path.contains("/inbound-intents/"));
+    if !is_intent(route) {
+        return None;
+    }
     let goes_first = |(other_at, other): &(usize, &Route)| *other_at < at || !is_intent(other);
-    let mut others = routes.iter().enumerate().filter(|(other_at, _)| is_intent(route) && *other_at != at).filter(goes_first);
-    let host = |route: &Route| route.spec.host.as_deref().map(str::to_ascii_lowercase);
-    let same = |other: &Route| {
-        let protocol = other.spec.protocol != route.spec.protocol;
-        other.spec.port == route.spec.port && (protocol || host(other) == host(route))
-    };
-    others.find(|(_, other)| same(other)).map(|(_, other)| other)
+    let mut others = routes.iter().enumerate().filter(goes_first).map(|(_, other)| other);
+    others.find(|other| route.spec.excludes(&other.spec))
 }
 
 fn copies_of<'a>(route: &'a Route, copies: &'a [RoutedCopy]) -> impl Iterator<Item = &'a RoutedCopy> {

@@ -105,6 +105,12 @@ impl ShiftSpec {
 }
 
 impl RouteSpec {
+    /// Whether only one of both can be served: a port carries one protocol, and an address leads to one app.
+    pub fn excludes(&self, other: &Self) -> bool {
+        let host = |route: &Self| route.host.as_deref().map(str::to_ascii_lowercase);
+        self.port == other.port && (self.protocol != other.protocol || self.protocol == RouteProtocol::Tcp || host(self) == host(other))
+    }
+
     /// `host:port`, for people.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host.as_deref().unwrap_or_default(), self.port)

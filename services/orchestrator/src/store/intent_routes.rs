@@ -7,9 +7,8 @@ use drover_resources::{NoSpec, ResourceError, TypedDocument, children, of_kind};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::resources::GROUP_INTENT;
+use super::group_intent;
 use crate::resources::controllers::traffic::{INBOUND_SERVER_INTENT, InboundServerIntentSpec, TRAFFIC_GROUP_INTENT};
-use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::route::RouteSpec;
 
 type Route = TypedDocument<RouteSpec>;
@@ -37,8 +36,7 @@ pub async fn of_group(tx: &mut PgConnection, dig: Uuid) -> Result<Vec<Route>, Re
     if intents.is_empty() {
         return Ok(Vec::new());
     }
-    let named: Vec<TypedDocument<GroupIntentSpec>> = children(&mut *tx, &GROUP_INTENT, dig).await?;
-    let named: BTreeSet<String> = named.into_iter().flat_map(|intent| intent.spec.intent.into_values()).collect();
+    let named = group_intent::named(&mut *tx, dig).await?;
     let mut routes = Vec::new();
     for intent in intents.into_iter().filter(|intent| named.contains(&intent.name)) {
         let servers = children(&mut *tx, &INBOUND_SERVER_INTENT, intent.id).await?;

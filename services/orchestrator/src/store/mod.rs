@@ -10,6 +10,7 @@ pub mod controller_answer;
 pub mod deployment;
 pub mod force_fence;
 pub mod grants;
+pub mod group_intent;
 pub mod hold;
 mod intent_routes;
 pub mod overview;

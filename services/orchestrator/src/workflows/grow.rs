@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
-use drover_api::scheduling::{AppRequest, Demand, DigRef, Element, Intent, PlacementTerms, PodGroup, WhenFull};
+use drover_api::scheduling::{AppRequest, Demand, DigRef, Intent, PlacementTerms, PodGroup, WhenFull};
 use drover_workflow::{Ctx, Outcome, Step, StepError, StepResult, Steps, Workflow};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
 use super::room::{self, Search, SearchState, SeeksRoom, targets};
-use super::{Delivery, MIGRATION, PLACEMENT, reasons, wait_for_capacity};
+use super::{Delivery, MIGRATION, PLACEMENT, only, reasons, wait_for_capacity};
 use crate::environment::Environment;
 use crate::store::binding::{self, Binding};
 use crate::store::hold;
@@ -34,13 +34,8 @@ impl Order {
     /// The growth of a copy to `demand`.
     pub fn new(copy: Binding, demand: Demand) -> Self {
         let request = AppRequest { demand, ..copy.request.clone() };
-        let here = Element {
-            cluster_provider: Some(copy.member.provider().to_owned()),
-            cluster: Some(copy.member.cluster().to_owned()),
-            ..Element::default()
-        };
         let terms = PlacementTerms {
-            intent: Intent { all_of: Vec::new(), any_of: vec![here] },
+            intent: Intent { all_of: Vec::new(), any_of: vec![only(&copy.member)] },
             when_full: WhenFull::Overflow,
             calls: None,
             ..request.terms.clone()

@@ -16,7 +16,7 @@ pub mod update;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::scheduling::{AppRequest, DigRef};
+use drover_api::scheduling::{AppRequest, DigRef, Element, MemberKey};
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Failpoint, Outcome, Registry, StepError, StepResult, Workflow};
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,12 @@ pub fn failpoints() -> Vec<Failpoint> {
     let mut points = [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat();
     points.retain(|point| !surge::STEPS.contains(&point.step));
     points
+}
+
+/// A part of an intent that means this member only.
+pub fn only(member: &MemberKey) -> Element {
+    let (provider, cluster) = (member.provider().to_owned(), member.cluster().to_owned());
+    Element { cluster_provider: Some(provider), cluster: Some(cluster), ..Element::default() }
 }
 
 /// How a group is named to people: `project/composite app/version/group`.

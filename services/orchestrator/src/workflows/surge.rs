@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::plans::PlanOrder;
-use drover_api::scheduling::{AppRequest, Element, MemberKey, Move, PlacementTerms, PlanKind, room_of_update};
+use drover_api::scheduling::{AppRequest, Move, PlacementTerms, PlanKind, room_of_update};
 use drover_workflow::{Child, Ctx, Failure, Outcome, StepError, StepResult};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use super::relocate::{self, Relocate};
 use super::room::{self, REPLANS};
-use super::subject;
 use super::update::{Kept, RAISE, Update};
+use super::{only, subject};
 
 /// The steps of an update that make room for it where it runs.
 pub const STEPS: [&str; 2] = ["plan_surge", "make_surge_room"];
@@ -58,15 +58,10 @@ pub fn wanted(kept: &[Kept]) -> (Vec<AppRequest>, Vec<Uuid>) {
             terms: PlacementTerms::default(),
         });
         // Where its copies run, and nowhere else.
-        app.terms.intent.all_of.push(at(&kept.old.member));
+        app.terms.intent.all_of.push(only(&kept.old.member));
         app.terms.logical_cloud = app.terms.logical_cloud.iter().cloned().chain([kept.old.member.clone()]).collect();
     }
     (apps.into_values().collect(), released)
-}
-
-fn at(member: &MemberKey) -> Element {
-    let (provider, cluster) = (member.provider().to_owned(), member.cluster().to_owned());
-    Element { cluster_provider: Some(provider), cluster: Some(cluster), ..Element::default() }
 }
 
 /// The refusal of an update that does not fit.
