@@ -77,6 +77,9 @@ impl Member {
             };
             let resources = match listed {
                 Ok(listed) => listed.resources,
+                // The last kind of the group vanished since the discovery.
+                Err(RequestError::Api(404, _)) => continue,
+                Err(error @ RequestError::Api(429, _)) => return Err(error.of_member()),
                 // An aggregated API that does not answer may have objects in the namespace.
                 Err(RequestError::Api(_, message)) => return Ok(Contents::Unknown(format!("{api_version} cannot be listed: {message}"))),
                 Err(error) => return Err(error.of_member()),
@@ -95,6 +98,8 @@ impl Member {
                     }
                     // The kind vanished since the discovery.
                     Err(RequestError::Api(404, _)) => {}
+                    // It came a moment ago, and the API server is not ready for it yet.
+                    Err(error @ RequestError::Api(429, _)) => return Err(error.of_member()),
                     Err(RequestError::Api(_, message)) => {
                         return Ok(Contents::Unknown(format!("{} cannot be listed: {message}", kind.kind)));
                     }

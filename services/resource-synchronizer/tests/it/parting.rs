@@ -2,6 +2,7 @@
 //! server.
 
 use drover_api::bindings::{DesiredBinding, Phase};
+use drover_kubesim::Fault;
 use drover_store::failpoint::Action;
 use drover_testkit::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -11,7 +12,7 @@ use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use serde_json::{Value, json};
 
 use crate::real::real;
-use crate::support::{PATIENCE, Stack, absent, binding, config};
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config};
 
 /// A kind of a test's own, so that the real server may be used by several at once.
 struct Kind {
@@ -194,6 +195,36 @@ async fn contained_namespace_stays_while_objects_of_anybody_are_in_it() {
 async fn contained_namespace_stays_while_objects_of_anybody_are_in_it_on_a_real_server() {
     let Some(stack) = real() else { return };
     namespace_stays(&stack.await).await;
+}
+
+/// Another program deletes or makes the only kind of a group while Drover lists what is in a namespace.
+#[tokio::test]
+async fn contained_namespace_goes_although_a_group_comes_or_vanishes_meanwhile() {
+    let stack = Stack::start().await;
+    let kind = Kind::new("vanishing");
+    let definition = serde_json::from_value(kind.definition()).unwrap();
+    kind.definitions(&stack).create(&PostParams::default(), &definition).await.unwrap();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kind.namespace}});
+    stack.bundle("app", vec![namespace, config("own", "1")]).await;
+    let namespaces: Api<Namespace> = Api::all(stack.client());
+    let mut app = kind.of("app", "app");
+    for (part, code) in [("v1", 404), ("v1/namespaces", 404), ("v1", 429), ("v1/namespaces", 429)] {
+        comes(&stack, &app).await;
+        let contains = format!("/apis/{}/{part}", kind.group);
+        stack.sim.fault(MEMBER, Fault::Path { contains, writes: false, code });
+        stack.desire(&absent(&app)).await;
+        if code == 429 {
+            let waits = async || stack.status(app.id).await.filter(|status| status.reason.is_some());
+            let status = eventually(PATIENCE, waits).await;
+            assert!(status.phase != Phase::Gone && status.kept.is_empty(), "{status:?}");
+            stack.sim.clear_faults(MEMBER);
+        }
+        let kept = stack.reaches(&absent(&app), Phase::Gone).await.kept;
+        assert!(kept.is_empty(), "{part} {code}: {kept:?}");
+        eventually(PATIENCE, async || namespaces.get_opt(&kind.namespace).await.unwrap().is_none().then_some(())).await;
+        app.fence += 2;
+        stack.sim.clear_faults(MEMBER);
+    }
 }
 
 /// Killed just before and just after the definition is left in place: the last of two deletions.

@@ -111,7 +111,8 @@ async fn namespace_stays_while_others_have_objects_in_it(stack: &Stack) {
     assert!(namespaces.get(&shop).await.unwrap().metadata.deletion_timestamp.is_none());
     assert!(configs.get_opt("two").await.unwrap().is_some() && configs.get_opt("one").await.unwrap().is_none());
     stack.desire(&absent(&without)).await;
-    stack.reaches(&absent(&without), Phase::Gone).await;
+    let kept = stack.reaches(&absent(&without), Phase::Gone).await.kept;
+    assert!(kept.is_empty(), "{kept:?}");
     eventually(PATIENCE, async || namespaces.get_opt(&shop).await.unwrap().is_none().then_some(())).await;
 }
 
