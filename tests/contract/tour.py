@@ -20,7 +20,7 @@ import samples
 from samples import named
 
 # Operations that have no success here: EMCO's verbs that are not carried out (501), a verb that no state of a logical cloud of level 0
-# allows, kubeconfigs of users, for which simulated clusters sign no certificates, and logs, which simulated pods do not have.
+# allows, kubeconfigs of users, for which simulated clusters sign no certificates, and logs and programs, which simulated pods do not have.
 NEVER = {
     "cluster_networks_apply",
     "cluster_networks_stop",
@@ -28,6 +28,7 @@ NEVER = {
     "cluster-reference_kubeconfig",
     "logical-cloud_stop",
     "copy_log",
+    "copy_exec",
 }
 
 
@@ -381,6 +382,7 @@ class Story:
         get(f"{copy_path}/events")
         # Simulated pods have no log.
         get(f"{copy_path}/log?pod={pods['items'][0]['name']}&container=c&tailLines=5", status=404)
+        self.post(f"{copy_path}/exec?pod=none&command=ls", code="invalid", status=400)
         for what in ("pods", "events"):
             get(f"{at}-none/copies/{nobody}/{what}", status=404)
         get(f"{at}/status")

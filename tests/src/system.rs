@@ -94,6 +94,17 @@ impl System {
         system
     }
 
+    /// As [`System::on_kubelets`], for clients as those of [`System::guarded`].
+    pub async fn guarded_on_kubelets() -> Self {
+        let (database, members) = (test_db().await, Members::with_kubelets().await);
+        let flags = [("orchestrator", "--ready-seconds=120".to_owned()), ("orchestrator", "--gone-seconds=60".to_owned())];
+        let door = Door { guarded: true, ..Door::default() };
+        let system = Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &flags, &door).await;
+        system.register().await;
+        system.known(1).await;
+        system
+    }
+
     /// The same on the default simulated members, with a Postgres server of the caller.
     pub async fn on_postgres(url: SecretString) -> Self {
         let system = Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, None, &[]).await;

@@ -37,6 +37,7 @@ mod serve;
 mod sessions;
 pub mod telemetry;
 pub mod tls;
+pub mod tunnel;
 mod understood;
 
 pub use drover_api::problem::ProblemDocument;

@@ -28,6 +28,7 @@ pub(crate) fn routes(fleet: &Fleet) -> OpenApiRouter<App> {
         .routes(routes!(pods::pods))
         .routes(routes!(pods::events))
         .routes(routes!(pods::log))
+        .routes(routes!(pods::exec))
         .routes(routes!(networks::apply))
         .routes(routes!(networks::terminate))
         .routes(routes!(networks::stop))

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    access, agents, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, image, keys, look,
+    access, agents, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, exec, explain, get, groups, image, keys, look,
     memguard, operation, page, plan, policy, provider, rollback, test, up,
 };
 use crate::globals::Globals;
@@ -68,6 +68,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Print the logs of an application, wherever it runs.
     Logs(look::LogsArgs),
+    /// Run a program in a container of an application, wherever it runs.
+    Exec(exec::ExecArgs),
     /// List the events of an application in the clusters where it runs.
     Events(look::EventsArgs),
     /// List the pods of an application in the clusters where it runs.
@@ -176,6 +178,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Get(args) => get::run(&session()?, args).await?,
         Command::Explain(args) => explain::run(&session()?, &args.app).await?,
         Command::Logs(args) => look::logs(&session()?, args).await?,
+        Command::Exec(args) => return exec::run(&session()?, &args).await,
         Command::Events(args) => look::events(&session()?, &args.app).await?,
         Command::Pods(args) => look::pods(&session()?, &args.app).await?,
         Command::History(args) if args.revisions => look::revisions(&session()?, &args.app).await?,

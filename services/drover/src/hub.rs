@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use base64::Engine;
 use drover_api::problem::ProblemDocument;
 use drover_client::{Answer as Called, ClientInfo, Error, types};
 use reqwest::header::{HeaderName, HeaderValue};
@@ -176,6 +177,30 @@ impl Client {
     /// As [`Client::call`].
     pub async fn stream(&self, path: &str, limit: Duration) -> Result<Response> {
         self.api.send("GET", path, |request| request.timeout(limit)).await.map_err(|error| self.failure(error))
+    }
+
+    /// POST that becomes a WebSocket with this protocol, for at most a day.
+    ///
+    /// # Errors
+    /// As [`Client::call`], and when Drover does not agree to the protocol.
+    pub async fn websocket(&self, path: &str, protocol: &'static str) -> Result<reqwest::Upgraded> {
+        let key = base64::engine::general_purpose::STANDARD.encode(rand::random::<[u8; 16]>());
+        // Not by `api`, which repeats a request whose connection broke: what it begins would begin twice.
+        let request = self.http().post(format!("{}{path}", self.api.baseurl())).timeout(Duration::from_secs(24 * 3600));
+        let request = request.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, "websocket");
+        let request = request.header(header::SEC_WEBSOCKET_VERSION, "13").header(header::SEC_WEBSOCKET_KEY, key);
+        let answer = request.header(header::SEC_WEBSOCKET_PROTOCOL, protocol).send().await;
+        let answer = answer.map_err(|error| self.failure(Error::CommunicationError(error)))?;
+        let status = answer.status();
+        if status != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Problem(ProblemDocument::read(status.as_u16(), &answer.bytes().await?)).into());
+        }
+        let agreed = answer.headers().get(header::SEC_WEBSOCKET_PROTOCOL);
+        ensure!(
+            agreed.is_some_and(|agreed| agreed == protocol),
+            "the cluster does not know the protocol {protocol}: it needs Kubernetes 1.30 or newer"
+        );
+        answer.upgrade().await.context("the connection did not become a WebSocket")
     }
 
     /// Whether the hub, and all services behind it, are ready; none if this Drover does not say.

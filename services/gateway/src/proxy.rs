@@ -9,13 +9,15 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
 use drover_service::peer::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
+use drover_service::tunnel::Handshake;
 use drover_service::{Common, Peer, Tls, codes};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretString};
+use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::routes::{Upstream, upstream};
@@ -23,6 +25,7 @@ use crate::routes::{Upstream, upstream};
 /// Time limit of a request to a service; longer than any long poll.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(85);
 
+type HttpClient = Client<HttpsConnector<HttpConnector>, Body>;
 type Proxy = ReverseProxy<HttpsConnector<HttpConnector>>;
 
 /// The services behind the gateway; cheap to clone.
@@ -32,6 +35,8 @@ pub struct Services(Arc<Upstreams>);
 struct Upstreams {
     token: SecretString,
     each: Vec<(Upstream, Proxy, Peer)>,
+    /// Of each service, for connections that do not stay HTTP.
+    direct: Vec<(Upstream, HttpClient, Url)>,
 }
 
 impl Services {
@@ -41,6 +46,7 @@ impl Services {
     /// There is no TLS.
     pub fn new(common: &Common) -> anyhow::Result<Self> {
         let peers = &common.peers;
+        let mut direct = Vec::new();
         let each = Upstream::ALL.into_iter().map(|upstream| {
             let base = match upstream {
                 Upstream::ClusterManager => &peers.cluster_manager,
@@ -51,10 +57,12 @@ impl Services {
             };
             let policy = ProxyPolicy::new().with_upstream_timeout(UPSTREAM_TIMEOUT);
             let client = client(common.tls.as_ref(), upstream.name())?;
+            direct.push((upstream, client.clone(), base.clone()));
             let proxy = ReverseProxy::new_with_client("", base.as_str(), client).with_policy(policy);
             Ok((upstream, proxy, common.peer(upstream.name(), base)))
         });
-        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.collect::<anyhow::Result<_>>()? })))
+        let each = each.collect::<anyhow::Result<_>>()?;
+        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each, direct })))
     }
 
     /// One service, to call it directly.
@@ -77,8 +85,24 @@ impl Services {
         }
     }
 
-    async fn forward(&self, to: Upstream, mut request: Request) -> Response {
-        let (_, proxy, _) = self.entry(to);
+    /// Passes on a request that is to become a WebSocket.
+    async fn tunnel(&self, to: Upstream, handshake: Handshake, mut request: Request) -> Response {
+        let (_, client, base) = self.0.direct.iter().find(|(upstream, ..)| *upstream == to).expect("made from Upstream::ALL");
+        self.prepare(&mut request);
+        request.headers_mut().extend(handshake.headers().clone());
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let refused = || codes::PEER_UNAVAILABLE.problem(format!("{} does not answer at the moment; try again", to.name())).into_response();
+        let Ok(uri) = format!("{}{target}", base.as_str().trim_end_matches('/')).parse() else { return refused() };
+        *request.uri_mut() = uri;
+        request.headers_mut().remove(header::HOST);
+        match tokio::time::timeout(UPSTREAM_TIMEOUT, client.request(request)).await {
+            Ok(Ok(answer)) => handshake.join(answer).unwrap_or_else(|answer| answer.map(Body::new)),
+            Ok(Err(_)) | Err(_) => refused(),
+        }
+    }
+
+    /// The headers with which a service is asked.
+    fn prepare(&self, request: &mut Request) {
         let bearer = format!("Bearer {}", self.0.token.expose_secret());
         if let Ok(mut value) = HeaderValue::from_str(&bearer) {
             value.set_sensitive(true);
@@ -89,6 +113,11 @@ impl Services {
             request.headers_mut().remove(name);
         }
         drover_service::telemetry::inject(request.headers_mut());
+    }
+
+    async fn forward(&self, to: Upstream, mut request: Request) -> Response {
+        let (_, proxy, _) = self.entry(to);
+        self.prepare(&mut request);
         let Ok(response) = proxy.proxy_request(request).await;
         // Failures of the proxy itself have no problem document; those of a service do.
         let bare = matches!(response.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT)
@@ -101,7 +130,7 @@ impl Services {
 }
 
 /// Connections to a service: with TLS if its address says so.
-fn client(tls: Option<&Tls>, service: &'static str) -> anyhow::Result<Client<HttpsConnector<HttpConnector>, Body>> {
+fn client(tls: Option<&Tls>, service: &'static str) -> anyhow::Result<HttpClient> {
     let mut tcp = HttpConnector::new();
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.enforce_http(false);
@@ -133,7 +162,12 @@ pub fn routes() -> OpenApiRouter<Services> {
         .route("/openapi-3.0.json", axum::routing::get(|| async { ([(header::CONTENT_TYPE, "application/json")], PUBLIC_3_0) }))
 }
 
-async fn pass(State(services): State<Services>, request: Request) -> Response {
+async fn pass(State(services): State<Services>, mut request: Request) -> Response {
     let to = upstream(request.method(), request.uri().path());
+    if request.method() == Method::POST
+        && let Some(handshake) = Handshake::of(&mut request)
+    {
+        return services.tunnel(to, handshake, request).await;
+    }
     services.forward(to, request).await
 }

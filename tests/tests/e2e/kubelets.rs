@@ -1,15 +1,21 @@
-//! The paper's experiment with volumes, on real kubelets: two pods, two volumes in one shared directory, each serving its own page.
+//! What only real kubelets show: programs that are run in containers, and the paper's experiment with volumes: two pods, two volumes in one
+//! shared directory, each serving its own page.
 //!
 //! Each pod writes its node and the time of the machine to its volume every 50 ms. A volume whose lines change from one node to another more
 //! often than there were moves had two writers.
 
+use std::io::Write as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
+use drover_api::access::AuditList;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
-use drover_e2e::{System, succeeded};
+use drover_e2e::{API_TOKEN, System, succeeded};
 use drover_testkit::{eventually, needs};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
 
 use super::stateful::{CLASS, class, drain, volume};
 
@@ -93,4 +99,64 @@ async fn each_pod_keeps_its_volume_through_two_moves() {
 #[ignore = "takes minutes; part of make test-long"]
 async fn each_pod_keeps_its_volume_through_ten_moves() {
     each_pod_keeps_its_volume_through(10).await;
+}
+
+/// `drover exec` with this token, and what it is given as input.
+async fn exec(system: &System, token: &str, arguments: &[&str], input: &str) -> std::process::Output {
+    let folder = std::env::current_exe().unwrap().parent().and_then(Path::parent).unwrap().to_owned();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(token.as_bytes()).unwrap();
+    let mut command = tokio::process::Command::new(folder.join("drover"));
+    command.args(["exec", "-p", "e2e"]).args(arguments).env("DROVER_URL", system.url().as_str()).env("DROVER_TOKEN_FILE", file.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("drover is built (cargo build --workspace --bins)");
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that is not run does not read it.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn program_runs_in_a_container_for_a_deployer_and_its_exit_code_is_passed_on() {
+    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let system = System::guarded_on_kubelets().await;
+    let app = App::new("web", 100).memory(32).running("drover.local/busybox:1", "sleep 3600");
+    let group = Group::new("web", app).on(&["onprem/private-a"]).among(&["onprem/private-a", "aws/public-c"]);
+    succeeded(&group.deploy(&system.client).await.unwrap());
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+
+    let program = ["web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"];
+    let ended = exec(&system, API_TOKEN, &program, "").await;
+    assert_eq!((ended.status.code(), said(&ended.stdout).as_str(), said(&ended.stderr).as_str()), (Some(7), "out\n", "err\n"));
+    let long = (0..20_000).map(|line| format!("line {line}\n")).collect::<String>();
+    let ended = exec(&system, API_TOKEN, &["-i", "web/web", "--", "cat"], &long).await;
+    assert_eq!(
+        (ended.status.code(), said(&ended.stdout) == long),
+        (Some(0), true),
+        "{} bytes came back: {}",
+        ended.stdout.len(),
+        said(&ended.stderr)
+    );
+    let ended = exec(&system, API_TOKEN, &["web", "--", "cat"], "not passed on").await;
+    assert_eq!((ended.status.code(), said(&ended.stdout).as_str()), (Some(0), ""), "without -i there is no input: {ended:?}");
+    let ended = exec(&system, API_TOKEN, &["web", "--", "no-such-program"], "").await;
+    assert!(!ended.status.success() && said(&ended.stderr).contains("no-such-program"), "{ended:?}");
+    let ended = exec(&system, API_TOKEN, &["web", "-c", "other", "--", "true"], "").await;
+    assert!(!ended.status.success() && said(&ended.stderr).contains("other"), "{ended:?}");
+
+    for (name, role, project, allowed) in
+        [("reader", "viewer", "e2e", false), ("stranger", "deployer", "other", false), ("builder", "deployer", "e2e", true)]
+    {
+        let order = json!({"name": name, "role": role, "projects": [project]});
+        let token = system.client.post("/v2/tokens", Some(&order)).await.unwrap().body["token"].as_str().unwrap().to_owned();
+        let ended = exec(&system, &token, &["web", "--", "true"], "").await;
+        assert_eq!(ended.status.success(), allowed, "{name}: {ended:?}");
+    }
+    let audit: AuditList = system.client.get("/v2/audit?limit=50").await.unwrap();
+    let recorded = |who: &str| audit.items.iter().any(|entry| entry.who == who && entry.path.ends_with("/exec"));
+    assert!(recorded("builder") && recorded("reader"), "{audit:?}");
+    system.end().await;
 }

@@ -102,20 +102,14 @@ impl App {
         query: &LogQuery,
     ) -> Result<impl Stream<Item = std::io::Result<Bytes>> + Send + use<>, Problem> {
         let client = self.client_of(member).await?;
-        let pods = labelled(&client, "/api/v1/pods", binding).await?;
-        let known = pods.iter().find(|pod| pod["metadata"]["name"] == query.pod.as_str());
-        let pod = known.ok_or_else(|| codes::NOT_FOUND.problem(format!("this copy has no pod {} on {member}", query.pod)))?;
-        if query.container.as_ref().is_some_and(|container| !is_dns_label(container)) {
-            return Err(codes::INVALID.problem("container: not the name of a container"));
-        }
+        let pod = pod_of(&client, member, binding, &query.pod, query.container.as_deref()).await?;
         let numbers = [("tailLines", query.tail_lines), ("sinceSeconds", query.since_seconds)];
         let numbers = numbers.into_iter().filter_map(|(key, number)| Some(format!("{key}={}", number?)));
         let switches = [("previous", query.previous), ("follow", query.follow), ("timestamps", query.timestamps)];
         let switches = switches.into_iter().filter_map(|(key, switch)| Some(format!("{key}={}", switch?)));
         let container = query.container.iter().map(|container| format!("container={container}"));
         let selected: Vec<String> = container.chain(numbers).chain(switches).collect();
-        let (namespace, name) = (text(&pod["metadata"]["namespace"]), &query.pod);
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/log?{}", selected.join("&"));
+        let path = format!("{pod}/log?{}", selected.join("&"));
         let request = http::Request::get(path).body(Vec::new()).map_err(Problem::internal)?;
         let answer = tokio::time::timeout(DEADLINE, client.request_stream(request)).await;
         let lines = answer.map_err(|_| problem(Failure::unreachable("no answer in time")))?.map_err(refused)?;
@@ -135,6 +129,23 @@ impl App {
     }
 }
 
+/// The path of a pod of a copy, if the copy has it.
+pub(super) async fn pod_of(
+    client: &Client,
+    member: &MemberKey,
+    binding: Uuid,
+    name: &str,
+    container: Option<&str>,
+) -> Result<String, Problem> {
+    let pods = labelled(client, "/api/v1/pods", binding).await?;
+    let known = pods.iter().find(|pod| pod["metadata"]["name"] == name);
+    let pod = known.ok_or_else(|| codes::NOT_FOUND.problem(format!("this copy has no pod {name} on {member}")))?;
+    if container.is_some_and(|container| !is_dns_label(container)) {
+        return Err(codes::INVALID.problem("container: not the name of a container"));
+    }
+    Ok(format!("/api/v1/namespaces/{}/pods/{name}", text(&pod["metadata"]["namespace"])))
+}
+
 /// Objects of a kind in all namespaces with the label of the copy.
 async fn labelled(client: &Client, path: &str, binding: Uuid) -> Result<Vec<Value>, Problem> {
     let mut list = get(client, &format!("{path}?labelSelector={}%3D{binding}", labels::BINDING.replace('/', "%2F"))).await?;
@@ -151,7 +162,7 @@ async fn get(client: &Client, path: &str) -> Result<Value, Problem> {
 }
 
 /// The API server's own refusal is told as it is, since it says what to do ("a container name must be specified …").
-fn refused(error: kube::Error) -> Problem {
+pub(super) fn refused(error: kube::Error) -> Problem {
     match &error {
         kube::Error::Api(status) if status.code == 400 => codes::INVALID.problem(status.message.clone()),
         kube::Error::Api(status) if status.code == 404 => codes::NOT_FOUND.problem(status.message.clone()),

@@ -3,6 +3,7 @@
 mod agents;
 mod copies;
 mod documents;
+mod exec;
 mod fleet;
 mod identity;
 mod issuing;
@@ -23,6 +24,7 @@ use uuid::Uuid;
 
 pub use copies::LogQuery;
 pub use documents::ClusterHooks;
+pub use exec::ExecOrder;
 pub use fleet::{Fleet, Reports};
 pub use model::{Measured, Model, Usage};
 

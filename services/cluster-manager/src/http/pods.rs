@@ -1,15 +1,16 @@
 //! What users look at of one copy of an app: its pods, its events and its logs, read from the member's API server when asked for.
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use drover_api::members::{CopyEvents, CopyPods};
 use drover_scheduling::MemberKey;
-use drover_service::{Json, Path, Problem, Query};
+use drover_service::tunnel::Handshake;
+use drover_service::{Json, Path, Problem, Query, codes};
 use http::header;
 use uuid::Uuid;
 
-use crate::app::{App, LogQuery};
+use crate::app::{App, ExecOrder, LogQuery};
 
 type Copy = (String, String, Uuid);
 
@@ -39,4 +40,18 @@ pub async fn log(state: State<App>, path: Path<Copy>, query: Query<LogQuery>) ->
     let (provider, cluster, binding) = path.0;
     let lines = state.log_of(&MemberKey::new(&provider, &cluster), binding, &query.0).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(lines)).into_response())
+}
+
+/// Runs a program in a container of a copy of an app. The request asks for a WebSocket (`Upgrade: websocket`) with the protocol
+/// `v5.channel.k8s.io` of Kubernetes, whose messages go to the cluster and back unchanged. It is a POST, unlike other WebSockets, so that it
+/// needs the rights of a change, is recorded as one, and cannot be made by the page of another site.
+#[utoipa::path(post, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/copies/{binding}/exec", operation_id = "copy_exec",
+    tag = "clusters", params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("binding" = Uuid, Path), ExecOrder),
+    responses((status = 101, description = "The program runs; its input and output are messages of the WebSocket")))]
+pub async fn exec(state: State<App>, path: Path<Copy>, mut request: Request) -> Result<Response, Problem> {
+    let (provider, cluster, binding) = path.0;
+    let order = ExecOrder::read(request.uri().query().unwrap_or_default())?;
+    let handshake = Handshake::of(&mut request)
+        .ok_or_else(|| codes::INVALID.problem("this request must ask for a WebSocket: Upgrade: websocket, by HTTP/1.1"))?;
+    state.exec_in(&MemberKey::new(&provider, &cluster), binding, &order, handshake).await
 }

@@ -80,14 +80,19 @@ pub struct HistoryArgs {
 }
 
 /// A copy of an app, with its path at cluster-manager.
-struct Copy {
-    app: String,
-    member: String,
-    path: String,
+#[derive(Clone)]
+pub struct Copy {
+    /// `APPLICATION/APP`.
+    pub app: String,
+    pub member: String,
+    pub path: String,
 }
 
 /// The copies of an application, or of one of its apps.
-async fn copies(session: &Session, wanted: &str) -> Result<Vec<Copy>> {
+///
+/// # Errors
+/// There is no such app, it runs nowhere, or a request fails.
+pub async fn copies(session: &Session, wanted: &str) -> Result<Vec<Copy>> {
     let (application, only) = wanted.split_once('/').map_or((wanted, None), |(application, app)| (application, Some(app)));
     let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
     let is = |app: &&AppView| app.composite_app == application && only.is_none_or(|only| app.app == only);

@@ -12,6 +12,7 @@ pub mod deploy;
 pub mod diff;
 pub mod doctor;
 pub mod documents;
+pub mod exec;
 pub mod explain;
 pub mod get;
 pub mod groups;

@@ -21,7 +21,7 @@ const NOT_RUN: [(&str, usize); 14] = [
     ("controllers.md", 0),
     ("deploying.md", 2),
     ("group-placement.md", 4),
-    ("looking.md", 1),
+    ("looking.md", 2),
     ("memory-guard.md", 1),
     ("relocation.md", 0),
     ("scale-to-zero.md", 2),

@@ -114,6 +114,8 @@ const RULES: &[Rule] = &[
     rule(Write, "plans/*/apply", Role::Deployer, At::Owner(Owner::PlanToApply)),
     // Clusters.
     rule(Read, "cluster-providers/*/clusters/*/copies/*/*", Role::Viewer, At::Owner(Owner::Copy)),
+    // Who may deploy an app can run any program in its pods anyway.
+    rule(Write, "cluster-providers/*/clusters/*/copies/*/exec", Role::Deployer, At::Owner(Owner::Copy)),
     rule(Read, "cluster-providers/*/clusters/*/kv-pairs/**", Role::Operator, At::Everywhere),
     rule(Read, "cluster-providers/**", Role::Viewer, At::Shown(Shown::Same)),
     rule(Write, "cluster-providers/**", Role::Operator, At::Everywhere),
