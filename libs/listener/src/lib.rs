@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use open::OpenConnections;
+pub use open::{OpenConnection, OpenConnections};
 
 /// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -187,8 +187,8 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
-/// Answers without reading, as far as the socket takes it at once.
-fn refuse<L: Accept>(stream: &L::Stream) {
+/// Answers that there are too many connections, without reading, as far as the socket takes it at once.
+pub fn refuse<L: Accept>(stream: &L::Stream) {
     const BODY: &str = r#"{"type":"/docs/errors/busy_server","title":"The service has too much to do","status":503,"detail":"Too many connections are open; close some, or try again later","code":"busy_server"}"#;
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",

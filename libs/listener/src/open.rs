@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Limits;
 
 /// By address; those of a local socket have none.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenConnections(Arc<Mutex<HashMap<Option<IpAddr>, usize>>>);
 
 /// An open connection. Dropping it lets another one begin.
+#[derive(Debug)]
 pub struct OpenConnection {
     all: OpenConnections,
     of: Option<IpAddr>,
 }
 
 impl OpenConnections {
+    /// A place for a connection from this address; `None` if that would be more than the limits allow.
     pub fn take(&self, from: Option<IpAddr>, limits: Limits) -> Option<OpenConnection> {
         let of = from.map(network);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,6 +24,12 @@ pub struct Config {
     /// Let several processes, each with a directory of its own, open the same ports; the kernel shares connections among them
     #[arg(long, env = "DROVER_TRAFFIC_REUSE_PORT")]
     pub reuse_port: bool,
+    /// Connections of clients that may be open at the ports of all routes together; more are closed, those of http with an answer 503
+    #[arg(long, env = "DROVER_TRAFFIC_MAX_CONNECTIONS", default_value_t = 16_384, value_name = "COUNT")]
+    pub max_route_connections: usize,
+    /// The same for one address (of IPv6: one /64 network); by default without a limit, because a load balancer in front is one address
+    #[arg(long, env = "DROVER_TRAFFIC_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT")]
+    pub max_route_connections_per_address: Option<usize>,
     /// Seconds for which connections may go on after another process has taken over the ports
     #[arg(long, env = "DROVER_TRAFFIC_DRAIN_SECONDS", default_value_t = 300, value_name = "SECONDS")]
     pub drain_seconds: u64,

@@ -31,13 +31,14 @@ use anyhow::{Context, Result};
 use drover_api::traffic::RouteReport;
 use drover_proxy::serve::ListenerStage;
 use drover_service::{Common, FeedHub, FeedReader, OnFailure, Running};
+use prometheus_client::metrics::counter::Counter;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 
 pub use config::Config;
 use disk::Disk;
-use listeners::Listeners;
+use listeners::{Cap, Listeners};
 use state::DataPath;
 use tls::Certificates;
 
@@ -60,7 +61,13 @@ pub async fn start(config: Config, common: Common) -> Result<Running> {
     let certificates = Certificates::new(config.tls_dir.clone());
     let internal = sockets.remove(&handover::INTERNAL);
     let at = (config.address, config.reuse_port);
-    let listeners = Listeners::new(path.clone(), certificates.clone(), at, sockets)?;
+    let refused = Counter::default();
+    let counted = refused.clone();
+    common
+        .metrics
+        .register(|registry| registry.register("route_connections_refused", "Connections to routes closed because of a limit", counted));
+    let cap = Cap::new(config.max_route_connections, config.max_route_connections_per_address, refused);
+    let listeners = Listeners::new(path.clone(), certificates.clone(), at, cap, sockets)?;
     listeners.settle();
 
     let hub = FeedHub::<RouteReport>::new();

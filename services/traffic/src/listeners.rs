@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use drover_api::traffic::RouteProtocol;
+use drover_listener::{Limits, OpenConnection, OpenConnections};
 use drover_proxy::serve::{ListenerStage, connection};
 use drover_service::TaskHandle;
+use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -43,6 +45,31 @@ pub struct Listeners {
     stage: watch::Sender<ListenerStage>,
     /// The connections of clients.
     connections: TaskTracker,
+    cap: Cap,
+}
+
+/// How many connections of clients there may be.
+#[derive(Debug)]
+pub struct Cap {
+    open: OpenConnections,
+    limits: Limits,
+    refused: Counter,
+}
+
+impl Cap {
+    /// This many in all ports together, and this many of one address; those that are refused are counted.
+    pub fn new(total: usize, per_address: Option<usize>, refused: Counter) -> Self {
+        let limits = Limits { total, per_address: per_address.unwrap_or(usize::MAX), ..Limits::default() };
+        Self { open: OpenConnections::default(), limits, refused }
+    }
+
+    fn take(&self, client: SocketAddr) -> Option<OpenConnection> {
+        let place = self.open.take(Some(client.ip()), self.limits);
+        if place.is_none() && self.refused.inc() == 0 {
+            tracing::warn!(%client, "a connection to a route was closed because of a limit of connections; further ones are only counted");
+        }
+        place
+    }
 }
 
 #[derive(Default)]
@@ -70,12 +97,13 @@ impl Listeners {
         path: Arc<DataPath>,
         certificates: Arc<Certificates>,
         (address, reuse_port): (IpAddr, bool),
+        cap: Cap,
         taken_over: BTreeMap<u16, std::net::TcpListener>,
     ) -> Result<Arc<Self>> {
         let acceptor = certificates.acceptor()?;
         let ports = Mutex::new(Ports { taken_over, ..Ports::default() });
         let (stage, connections) = (watch::Sender::default(), TaskTracker::new());
-        Ok(Arc::new(Self { path, certificates, acceptor, address, reuse_port, ports, stage, connections }))
+        Ok(Arc::new(Self { path, certificates, acceptor, address, reuse_port, ports, stage, connections, cap }))
     }
 
     /// Opens and closes ports for ever.
@@ -153,8 +181,17 @@ impl Listeners {
         loop {
             match listener.accept().await {
                 Ok((stream, client)) => {
+                    let Some(place) = self.cap.take(client) else {
+                        if protocol == RouteProtocol::Http {
+                            drover_listener::refuse::<TcpListener>(&stream);
+                        }
+                        continue;
+                    };
                     let (of, gate) = (self.clone(), gate.clone());
-                    self.connections.spawn(async move { of.serve(stream, client, protocol, gate).await });
+                    self.connections.spawn(async move {
+                        of.serve(stream, client, protocol, gate).await;
+                        drop(place);
+                    });
                 }
                 Err(error) => {
                     tracing::warn!(port, %error, "cannot accept a connection");

@@ -265,6 +265,8 @@ async fn by_hand(args: &InterruptionArgs, way: &'static str, how: Way) -> Result
     let feeds = drover_service::serve(listener, drover_service::router(feeds, &common), &common);
     let peers = Peers { orchestrator: at.clone(), resource_synchronizer: at, ..Peers::default() };
     let config = drover_traffic::Config {
+        max_route_connections: 16_384,
+        max_route_connections_per_address: None,
         listen: ([127, 0, 0, 1], 0).into(),
         address: [127, 0, 0, 1].into(),
         dir: dir.path().to_owned(),

@@ -49,6 +49,12 @@ impl Feeds {
         self.endpoints.publish(copy.to_string(), Some(value));
     }
 
+    /// The addresses of the feeds.
+    pub fn peers(&self) -> Peers {
+        let at = Url::parse(&self.server.url("/")).expect("a URL");
+        Peers { orchestrator: at.clone(), resource_synchronizer: at, ..Peers::default() }
+    }
+
     pub fn route(&self, route: &RouteTable) {
         self.routes.publish(route.id.to_string(), Some(route.clone()));
     }
@@ -94,20 +100,26 @@ pub struct Process {
 
 impl Process {
     pub async fn start(feeds: &Feeds, dir: &Path, tls: Option<&Path>) -> Self {
-        let at = Url::parse(&feeds.server.url("/")).expect("a URL");
-        let peers = Peers { orchestrator: at.clone(), resource_synchronizer: at, ..Peers::default() };
-        Self::with_peers(peers, dir, tls).await
+        Self::with_peers(feeds.peers(), dir, tls).await
     }
 
     pub async fn with_peers(peers: Peers, dir: &Path, tls: Option<&Path>) -> Self {
-        let config = Config {
+        Self::with(peers, dir, tls, |_| {}).await
+    }
+
+    /// The same with other settings.
+    pub async fn with(peers: Peers, dir: &Path, tls: Option<&Path>, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
             address: [127, 0, 0, 1].into(),
             dir: dir.to_owned(),
             tls_dir: tls.map(Path::to_owned),
             reuse_port: false,
+            max_route_connections: 16_384,
+            max_route_connections_per_address: None,
             drain_seconds: 20,
         };
+        change(&mut config);
         let running = drover_traffic::start(config, Common::new("postgres://nowhere/", "token", peers)).await.expect("it starts");
         Self { running }
     }
