@@ -9,7 +9,10 @@ chmod 700 "$dir"
 make() { [ -s "$dir/$1" ] || { cat >"$dir/$1.partial" && mv "$dir/$1.partial" "$dir/$1"; }; }
 
 openssl rand -hex 32 | make api-token           # clients: drover --token-file deploy/docker/secrets/api-token
-openssl rand -base64 32 | make seal-key         # encrypts stored kubeconfigs; without it all clusters must be registered again
+openssl rand -base64 32 | make seal-key         # encrypts what cluster-manager stores; without it all clusters must be registered again
+for service in gateway orchestrator resource-synchronizer; do
+  openssl rand -base64 32 | make "$service-seal-key" # encrypts contents of applications; without it the service does not start
+done
 openssl rand -hex 24 | make postgres-password   # of the superuser; only the Postgres container has it
 for service in gateway cluster-manager orchestrator placement migration resource-synchronizer; do
   openssl rand -hex 24 | make "postgres-$service"

@@ -72,7 +72,10 @@ ok "docker-compose up: Postgres and the seven services are healthy after $SECOND
 [ "$(stat -c %a "$work/secrets")" = 700 ] || die "others may enter the directory of the secrets"
 for service in $services; do
   wanted="api-token ca $service-cert $service-key"
-  [ $service != cluster-manager ] || wanted+=" seal-key"
+  case $service in
+    cluster-manager) wanted+=" seal-key" ;;
+    gateway | orchestrator | resource-synchronizer) wanted+=" $service-seal-key" ;;
+  esac
   seen=$(podman exec "$(container $service)" /bin/busybox sh -c 'cd /run/secrets; echo *; busybox id -u; for f in * /bin/x; do (: >>$f) 2>/dev/null && echo "writes $f"; done; busybox cat /proc/1/environ | busybox tr "\0" " "')
   [ "$(sed -n '1p;2p' <<<"$seen" | tr '\n' ' ')" = "$wanted 65532 " ] || die "$service sees and is: $(sed -n '1p;2p' <<<"$seen")"
   ! grep -q ^writes <<<"$seen" || die "$service can write where it must not: $(grep ^writes <<<"$seen")"

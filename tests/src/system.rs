@@ -206,6 +206,11 @@ impl System {
         &self.stack.url
     }
 
+    /// The URL of its database, which is its own.
+    pub fn database_url(&self) -> &str {
+        self.stack.common.database_url.expose_secret()
+    }
+
     /// All members of the system.
     pub fn members(&self) -> &[Member] {
         &self.members.each

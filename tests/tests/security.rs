@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test, though not a function with the attribute")]
 
 mod security {
+    pub mod at_rest;
     pub mod certificates;
     pub mod findings;
     pub mod issuer;

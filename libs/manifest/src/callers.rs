@@ -19,13 +19,12 @@ pub fn is_workload(object: &Value) -> bool {
 
 /// Those of these Services (`namespace/name`) that the objects name as a host: by the bare name in the Service's namespace, else with
 /// the namespace. `namespace` is that of objects that name none.
+///
+/// All of these Services are among the [`hosts`] of the objects, by one of their [`names`].
 pub fn called<'s>(objects: impl IntoIterator<Item = &'s Value>, namespace: &str, services: &'s [String]) -> BTreeSet<&'s str> {
     let mut found = BTreeSet::new();
-    for object in objects.into_iter().filter(|object| is_workload(object) || object["kind"] == "ConfigMap") {
-        let mut texts = Vec::new();
-        strings(object, &mut texts);
-        let words: BTreeSet<&str> =
-            texts.iter().flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))).collect();
+    for object in objects.into_iter().filter(|object| may_call(object)) {
+        let words = words(object);
         let own = objects::address(object, namespace).namespace;
         for service in services {
             let Some((home, name)) = service.split_once('/') else { continue };
@@ -40,6 +39,35 @@ pub fn called<'s>(objects: impl IntoIterator<Item = &'s Value>, namespace: &str,
         }
     }
     found
+}
+
+/// What may be the name of a host in these objects, without the parts of a name after the second: enough to tell which objects [`called`]
+/// has to look at.
+pub fn hosts<'v>(objects: impl IntoIterator<Item = &'v Value>) -> BTreeSet<&'v str> {
+    let words = objects.into_iter().filter(|object| may_call(object)).flat_map(words);
+    words.map(first_parts).filter(|word| !word.is_empty() && word.len() <= LONGEST).collect()
+}
+
+/// Under which names a Service (`namespace/name`) may be among the [`hosts`] of objects that call it.
+pub fn names(service: &str) -> impl Iterator<Item = String> {
+    service.split_once('/').into_iter().flat_map(|(home, name)| [name.to_owned(), format!("{name}.{home}")])
+}
+
+/// Two names of Kubernetes objects, and the point.
+const LONGEST: usize = 253 + 1 + 253;
+
+fn first_parts(word: &str) -> &str {
+    word.match_indices('.').nth(1).map_or(word, |(end, _)| &word[..end])
+}
+
+fn may_call(object: &Value) -> bool {
+    is_workload(object) || object["kind"] == "ConfigMap"
+}
+
+fn words(object: &Value) -> BTreeSet<&str> {
+    let mut texts = Vec::new();
+    strings(object, &mut texts);
+    texts.iter().flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))).collect()
 }
 
 /// Texts of an object that may name hosts: values, but neither names, labels nor images.
@@ -80,6 +108,8 @@ mod tests {
         ] {
             let object = pod(namespace, url);
             let found = called([&object], "default", &services);
+            let hosts = hosts([&object]);
+            assert!(!calls || names("shop/cart").any(|name| hosts.contains(&*name)), "{url}: {hosts:?}");
             assert_eq!(
                 found,
                 BTreeSet::from_iter(calls.then_some("shop/cart")),

@@ -4,7 +4,6 @@ use drover_store::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::types::Json;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -117,9 +116,5 @@ impl Document {
             created_at: now,
             updated_at: now,
         }
-    }
-
-    pub(crate) fn json_parts(&self) -> (Json<&Metadata>, Json<&Value>) {
-        (Json(&self.metadata), Json(&self.spec))
     }
 }

@@ -36,6 +36,8 @@ pub struct DocumentKind {
     pub tag: &'static str,
     /// For kinds that are only stored: what Drover does not do with them. A response to a write says so in a `Warning` header.
     pub kept: Option<&'static str>,
+    /// The fields of the spec of which the texts are sealed, as paths in the spec; `*` is each item of a list, the empty path the whole spec.
+    pub sealed: &'static [&'static [&'static str]],
     pub(crate) check: fn(&str, Option<Value>, &Place<'_>) -> Result<Checked, Invalid>,
     pub(crate) spec_schema: fn() -> RefOr<Schema>,
     pub(crate) schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
@@ -222,6 +224,7 @@ impl DocumentKind {
             own_get: false,
             tag: segment,
             kept: None,
+            sealed: &[],
             check: check::<T>,
             spec_schema: <T as utoipa::PartialSchema>::schema,
             schemas: <T as ToSchema>::schemas,
@@ -275,6 +278,12 @@ impl DocumentKind {
     /// Says that documents are only stored, and what Drover does not do with them.
     pub const fn kept(mut self, what: &'static str) -> Self {
         self.kept = Some(what);
+        self
+    }
+    /// Seals the texts in these fields of the spec where they are stored, because they may be secrets. A service reads them with
+    /// [`crate::opened`].
+    pub const fn sealed(mut self, fields: &'static [&'static [&'static str]]) -> Self {
+        self.sealed = fields;
         self
     }
     /// Sets the tag of the operations in the OpenAPI document. The default is the segment.

@@ -16,6 +16,7 @@ mod hooks;
 mod http;
 mod kind;
 mod openapi;
+mod sealed;
 mod store;
 
 pub use document::{Document, Metadata, TypedDocument};
@@ -27,6 +28,7 @@ pub use kind::{
     AnySpec, DocumentKind, Echo, File, Foreign, Invalid, Keep, NoSpec, Parent, Place, Put, Reference, Spec, UploadedFile, is_dns_label,
     is_name,
 };
+pub use sealed::{opened, seal_all};
 pub use store::{below_foreign, by_id, children, file, find, get, of_kind, purge_foreign, set_spec};
 
 /// The migrations of the tables of documents. They come first in a service's list of migration sets.

@@ -1,13 +1,15 @@
 //! The SQL statements on the tables `resource`, `resource_reference` and `file`, and typed access for other code of a service.
 
-use drover_store::{ResultExt, StoreError};
+use drover_store::{ResultExt, Sealed, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::kind::{DocumentKind, Parent, Reference};
+use crate::sealed::{self, FILES};
 use crate::{Document, ResourceError, TypedDocument};
 
 macro_rules! select {
@@ -138,13 +140,14 @@ pub(crate) async fn page(db: &mut PgConnection, kind: &DocumentKind, page: Page<
 /// Inserts a document below its parent, and sets its parents and version.
 pub(crate) async fn insert(
     db: &mut PgConnection,
+    store: &Store,
     kind: &DocumentKind,
     document: &mut Document,
     parent: &str,
     foreign: Option<Uuid>,
 ) -> Result<(), ResourceError> {
     let taken = |name: &str| (name == "resource_path_key").then_some(ResourceError::AlreadyExists { title: kind.title });
-    let (metadata, spec) = document.json_parts();
+    let (metadata, spec) = (Json(&document.metadata), Json(sealed::seal(store, kind, document.id, &document.spec)?));
     let row: Option<(i64, Option<Uuid>)> = match kind.parent {
         Parent::Local(above) => sqlx::query_as(
             "insert into resource (id, kind, path, name, parent_id, foreign_parent, metadata, spec, file_digest)
@@ -187,8 +190,13 @@ pub(crate) async fn insert(
 }
 
 /// Writes metadata, spec and file of a locked document, and sets its new version.
-pub(crate) async fn update(db: &mut PgConnection, document: &mut Document) -> Result<(), ResourceError> {
-    let (metadata, spec) = document.json_parts();
+pub(crate) async fn update(
+    db: &mut PgConnection,
+    store: &Store,
+    kind: &DocumentKind,
+    document: &mut Document,
+) -> Result<(), ResourceError> {
+    let (metadata, spec) = (Json(&document.metadata), Json(sealed::seal(store, kind, document.id, &document.spec)?));
     let version = sqlx::query_scalar(
         "update resource set metadata = $2, spec = $3, file_digest = $4, updated_at = now(), version = nextval('resource_version')
         where id = $1 returning version",
@@ -210,7 +218,7 @@ pub(crate) async fn update(db: &mut PgConnection, document: &mut Document) -> Re
 pub async fn set_spec<T: Serialize>(db: &mut PgConnection, id: Uuid, spec: &T) -> Result<(), ResourceError> {
     sqlx::query("update resource set spec = $2, updated_at = now(), version = nextval('resource_version') where id = $1")
         .bind(id)
-        .bind(sqlx::types::Json(spec))
+        .bind(Json(spec))
         .execute(db)
         .await?;
     Ok(())
@@ -262,18 +270,26 @@ async fn exists(db: &mut PgConnection, path: &str) -> Result<bool, ResourceError
 }
 
 /// Stores the bytes unless they are stored already, and returns their digest.
-pub(crate) async fn put_file(db: &mut PgConnection, bytes: &[u8]) -> Result<Vec<u8>, ResourceError> {
+pub(crate) async fn put_file(db: &mut PgConnection, store: &Store, bytes: &[u8]) -> Result<Vec<u8>, ResourceError> {
     let digest = Sha256::digest(bytes).to_vec();
-    sqlx::query("insert into file (digest, bytes) values ($1, $2) on conflict do nothing").bind(&digest).bind(bytes).execute(db).await?;
+    let sealed = store.key()?.seal(FILES.place(&hex(&digest)), bytes);
+    sqlx::query("insert into file (digest, sealed) values ($1, $2) on conflict do nothing").bind(&digest).bind(sealed).execute(db).await?;
     Ok(digest)
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The stored bytes with this digest, if there are any.
 ///
 /// # Errors
-/// The database cannot be reached.
-pub async fn file(db: &mut PgConnection, digest: &[u8]) -> Result<Option<Vec<u8>>, ResourceError> {
-    Ok(sqlx::query_scalar("select bytes from file where digest = $1").bind(digest).fetch_optional(db).await?)
+/// The database cannot be reached, or the bytes are sealed with a key that the service does not have.
+pub async fn file(db: &mut PgConnection, store: &Store, digest: &[u8]) -> Result<Option<Vec<u8>>, ResourceError> {
+    let row: Option<(Option<Sealed>, Option<Vec<u8>>)> =
+        sqlx::query_as("select sealed, bytes from file where digest = $1").bind(digest).fetch_optional(db).await?;
+    let Some((sealed, plain)) = row else { return Ok(None) };
+    Ok(Some(FILES.open(store.key()?, &hex(digest), sealed, plain)?))
 }
 
 /// Deletes bytes that no document uses any more. If another transaction uses them at the same time, the foreign key refuses the deletion.

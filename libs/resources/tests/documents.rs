@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use axum::extract::FromRef;
 use drover_resources as resources;
 use drover_service::{Common, Peers, Problem, codes};
-use drover_store::{Store, StoreConfig, Tx};
-use drover_testkit::{HttpServer, TestDb, openapi, test_db};
+use drover_store::{SealKey, Store, StoreConfig, Tx};
+use drover_testkit::{HttpServer, TestDb, openapi, seal_key, test_db};
 use reqwest::{Method, StatusCode, header, multipart};
 use resources::{Change, DocumentKind, Documents, Echo, File, Foreign, Hooks, Invalid, Keep, Place, Put, Reference, Spec, Verb};
 use serde::{Deserialize, Serialize};
@@ -161,6 +161,7 @@ impl Stack {
     async fn start() -> Self {
         let db = test_db().await;
         let store = Store::connect(&StoreConfig::new("resources-test", db.url.clone()), &[resources::migrations()]).await.unwrap();
+        let store = store.with_key(Arc::new(SealKey::parse(&seal_key()).unwrap()));
         let hooks = TestHooks::default();
         let routes = || resources::mount_all(OpenApiRouter::<App>::new(), &[&FARM, &COW, &REPORT, &PAGE, &ALBUM]);
         let document = serde_json::to_value(drover_service::openapi::document("test", routes())).unwrap();

@@ -10,11 +10,13 @@
 mod error;
 pub mod failpoint;
 pub mod private_postgres;
+mod reseal;
 mod schema;
 mod seal;
 mod time;
 
 pub use error::{ResultExt, StoreError, StoreResult, retry_contended};
+pub use reseal::{Derived, SealedTable};
 pub use schema::{MigrationSet, Store, StoreConfig, begin, works_after};
 pub use seal::{Place, SealError, SealKey, Sealed};
 pub use time::{Timestamp, now};

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use secrecy::{ExposeSecret, SecretString};
@@ -13,7 +14,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
-use crate::{StoreError, StoreResult, Timestamp, Tx};
+use crate::{SealError, SealKey, StoreError, StoreResult, Timestamp, Tx};
 
 /// The advisory lock that is held while a schema is created and migrated. Any number does that nothing else in the database uses.
 const BOOTSTRAP_LOCK: i64 = 0x0064_726f_7665_7200;
@@ -83,6 +84,7 @@ impl MigrationSet {
 pub struct Store {
     pool: PgPool,
     schema: String,
+    key: Option<Arc<SealKey>>,
 }
 
 impl Store {
@@ -128,7 +130,21 @@ impl Store {
             .before_acquire(|connection, meta| Box::pin(async move { Ok(works_after(meta.idle_for, connection).await) }))
             .connect_with(options)
             .await?;
-        Ok(Self { pool, schema })
+        Ok(Self { pool, schema, key: None })
+    }
+
+    /// The store of a service that has sealed columns.
+    #[must_use]
+    pub fn with_key(self, key: Arc<SealKey>) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    /// The key of sealed columns.
+    ///
+    /// # Errors
+    /// The service was started without one.
+    pub fn key(&self) -> StoreResult<&SealKey> {
+        Ok(self.key.as_deref().ok_or(SealError::NoKey)?)
     }
 
     /// The pool. Unqualified names are resolved in the service's schema.

@@ -4,7 +4,10 @@
 //! decrypted there. The id of the key is part of the value: after a rotation, old values are decrypted with the retired key until they
 //! are written again. No `Debug` output here contains a secret.
 //!
-//! Layout: format (1 byte) | key id (8) | nonce (24) | ciphertext and tag.
+//! Layout: format (1 byte) | key id (8) | nonce (24) | ciphertext and tag. Inside of JSON it is text: [`TEXT`] and the same in base64.
+//!
+//! What is sealed cannot be searched. Where single words have to be found, their keyed hashes ([`SealKey::word`]) are stored beside the
+//! sealed value: without the key nobody can tell a word from its hash, not even by trying words.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,9 +17,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
 use secrecy::{ExposeSecret, SecretBox, SecretSlice, SecretString};
 use sha2::{Digest, Sha256};
 
+/// What a sealed text begins with.
+const TEXT: &str = "drover-sealed:";
 const FORMAT: u8 = 1;
 const NONCE_START: usize = 1 + 8;
 const BODY_START: usize = NONCE_START + 24;
@@ -30,6 +36,9 @@ pub enum SealError {
     /// The value was copied from another place, is damaged, or was never a sealed value.
     #[error("the sealed value cannot be decrypted in this place")]
     Refused,
+    /// The service was started without a key.
+    #[error("this service has no seal key")]
+    NoKey,
     /// The key file has another content than keys.
     #[error("the seal key must be 32 bytes in base64, one key per line")]
     BadKey,
@@ -108,6 +117,16 @@ impl OneKey {
     fn cipher(&self) -> XChaCha20Poly1305 {
         XChaCha20Poly1305::new(Key::from_slice(self.bytes.expose_secret()))
     }
+
+    fn word(&self, word: &str) -> i64 {
+        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(self.bytes.expose_secret()).expect("a key of any length is accepted");
+        // Another purpose than encryption, for which the key is used as it is.
+        mac.update(b"drover word\0");
+        mac.update(word.as_bytes());
+        let mut short = [0; 8];
+        short.copy_from_slice(&mac.finalize().into_bytes()[..8]);
+        i64::from_be_bytes(short)
+    }
 }
 
 impl SealKey {
@@ -152,6 +171,14 @@ impl SealKey {
             }
         }
         Self::parse(&SecretString::from(std::fs::read_to_string(path).map_err(fail)?))
+    }
+
+    /// The key that was given, or that of the file, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// As [`SealKey::parse`] and [`SealKey::from_file_or_create`].
+    pub fn load(given: Option<&SecretString>, file: &Path) -> Result<Self, SealError> {
+        given.map_or_else(|| Self::from_file_or_create(file), Self::parse)
     }
 
     /// Encrypts `plain` for `place` with the current key.
@@ -203,10 +230,49 @@ impl SealKey {
         Ok(SecretString::from(text))
     }
 
+    /// As [`SealKey::seal`], as text.
+    pub fn seal_text(&self, place: Place<'_>, plain: &str) -> String {
+        format!("{TEXT}{}", BASE64.encode(self.seal(place, plain.as_bytes()).0))
+    }
+
+    /// A text that was sealed with [`SealKey::seal_text`]; `None` if this text was never sealed.
+    ///
+    /// # Errors
+    /// As [`SealKey::open_text`].
+    pub fn open_sealed_text(&self, place: Place<'_>, text: &str) -> Result<Option<SecretString>, SealError> {
+        sealed_text(text).map(|sealed| self.open_text(place, &sealed?)).transpose()
+    }
+
+    /// Whether a text should be sealed, because it is not or with a key that is retired.
+    pub fn is_stale_text(&self, text: &str) -> bool {
+        !matches!(sealed_text(text), Some(Ok(sealed)) if !self.is_stale(&sealed))
+    }
+
+    /// The hash of a word under the current key, by which the word can be found beside a sealed value.
+    pub fn word(&self, word: &str) -> i64 {
+        self.current.word(word)
+    }
+
+    /// The hashes that a word may have been stored under: of the current key, and of the retired ones.
+    pub fn words(&self, word: &str) -> impl Iterator<Item = i64> {
+        std::iter::once(&self.current).chain(&self.retired).map(move |key| key.word(word))
+    }
+
+    /// The id of the current key, as it is in sealed values.
+    pub(crate) fn current_id(&self) -> &[u8] {
+        &self.current.id
+    }
+
     /// Whether the value should be encrypted again because its key is retired.
     pub fn is_stale(&self, sealed: &Sealed) -> bool {
         sealed.0.get(1..NONCE_START) != Some(self.current.id.as_slice())
     }
+}
+
+/// The sealed value in a text, if the text is one.
+fn sealed_text(text: &str) -> Option<Result<Sealed, SealError>> {
+    let encoded = text.strip_prefix(TEXT)?;
+    Some(BASE64.decode(encoded).map(Sealed).map_err(|_| SealError::Refused))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -19,4 +19,4 @@ pub use eventually::eventually;
 pub use http::HttpServer;
 pub use killable::KillablePostgres;
 pub use needs::needs;
-pub use postgres::{TestDb, prepared_db, test_db};
+pub use postgres::{TestDb, prepared_db, seal_key, test_db};

@@ -16,6 +16,11 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 
+/// A seal key for services in tests. It is always the same, because a service that is started again must open what it sealed before.
+pub fn seal_key() -> SecretString {
+    SecretString::from("RHJvdmVyIHRlc3RzIHNlYWwgd2l0aCB0aGlzIGtleSE=")
+}
+
 static SERVER: OnceCell<Server> = OnceCell::const_new();
 
 enum Server {

@@ -14,7 +14,7 @@ pub struct Config {
     /// Address to listen on
     #[arg(long, env = "DROVER_CLUSTER_MANAGER_LISTEN", default_value = "127.0.0.1:9061")]
     pub listen: SocketAddr,
-    /// Key that seals kubeconfigs; without it the key file is used
+    /// Key that seals kubeconfigs and kv-pairs; without it the key file is used
     #[arg(long, env = "DROVER_SEAL_KEY", hide_env_values = true)]
     pub seal_key: Option<SecretString>,
     /// File with the key; created with a new key if it does not exist
@@ -42,10 +42,7 @@ impl Default for Config {
 
 impl Config {
     pub(crate) fn key(&self) -> anyhow::Result<SealKey> {
-        Ok(match &self.seal_key {
-            Some(key) => SealKey::parse(key)?,
-            None => SealKey::from_file_or_create(&self.seal_key_file)?,
-        })
+        Ok(SealKey::load(self.seal_key.as_ref(), &self.seal_key_file)?)
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {

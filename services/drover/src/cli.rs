@@ -127,7 +127,7 @@ pub enum Command {
     Role(access::RoleCommand),
     /// Show who you are for Drover and what you may do.
     Whoami,
-    /// Replace the key that seals stored kubeconfigs.
+    /// Replace the key that seals stored kubeconfigs and contents of applications.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
     /// Print a link that signs a browser in to the web page; it works once.

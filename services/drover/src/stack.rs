@@ -15,7 +15,7 @@ use url::Url;
 
 /// Settings of a stack.
 pub struct Options {
-    /// Directory of all state: the private Postgres and the key that seals kubeconfigs.
+    /// Directory of all state: the private Postgres and the key that seals kubeconfigs and contents of applications.
     pub data: PathBuf,
     /// Address of the gateway.
     pub listen: SocketAddr,
@@ -108,14 +108,24 @@ impl Stack {
             key.as_str()
         );
         start!("placement", drover_placement, "--listen", address(&peers.placement).as_str());
-        start!("resource-synchronizer", drover_resource_synchronizer, "--listen", address(&peers.resource_synchronizer).as_str());
+        let at = address(&peers.resource_synchronizer);
+        start!("resource-synchronizer", drover_resource_synchronizer, "--listen", at.as_str(), "--seal-key-file", key.as_str());
         start!("migration", drover_migration, "--listen", address(&peers.migration).as_str());
         let (dir, at) = (data.join("traffic").display().to_string(), self.traffic.clone());
-        start!("orchestrator", drover_orchestrator, "--listen", address(&peers.orchestrator).as_str(), "--traffic-url", at.as_str());
+        start!(
+            "orchestrator",
+            drover_orchestrator,
+            "--listen",
+            address(&peers.orchestrator).as_str(),
+            "--seal-key-file",
+            key.as_str(),
+            "--traffic-url",
+            at.as_str()
+        );
         start!("traffic", drover_traffic, "--listen", address(&at).as_str(), "--dir", dir.as_str());
         let scheme = if tls.is_some() { "https" } else { "http" };
         self.common.tls = tls;
-        start!("gateway", drover_gateway, "--listen", listen.to_string().as_str());
+        start!("gateway", drover_gateway, "--listen", listen.to_string().as_str(), "--seal-key-file", key.as_str());
         let gateway = self.services.last().map_or(listen, |(_, running)| running.addr);
         self.url = Url::parse(&format!("{scheme}://{gateway}/"))?;
         Ok(())

@@ -13,15 +13,16 @@ mod sign_in;
 mod web;
 
 use std::net::SocketAddr;
-
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::{Access, Audit, Known, RateLimit};
 use axum::middleware::{from_fn, from_fn_with_state};
 use clap::Args;
 use drover_service::{Common, Running};
+use drover_store::SealKey;
 use oidc::Provider;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use sign_in::SignIn;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -39,6 +40,12 @@ pub struct Config {
     /// Connections that one address may have open (of IPv6: one /64 network); more are answered 503 and closed
     #[arg(long, env = "DROVER_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 512, value_name = "COUNT")]
     pub max_connections_per_address: usize,
+    /// Key that seals answers that are kept for Idempotency-Key; without it the key file is used
+    #[arg(long, env = "DROVER_SEAL_KEY", hide_env_values = true)]
+    pub seal_key: Option<SecretString>,
+    /// File with the key; created with a new key if it does not exist. Neither is used without a database
+    #[arg(long, env = "DROVER_SEAL_KEY_FILE", default_value = "drover-seal.key")]
+    pub seal_key_file: PathBuf,
     /// Limit of requests
     #[command(flatten)]
     pub rate: RateSettings,
@@ -53,13 +60,16 @@ pub struct Config {
 /// Starts the gateway. Without a database (an empty URL) there are no tokens besides the API token, and no audit log in the database.
 ///
 /// # Errors
-/// The address cannot be listened on, the database cannot be reached, or the audit log's file cannot be opened.
+/// The address cannot be listened on, the database cannot be reached, the seal key cannot be read, or the audit log's file cannot be opened.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let mut common = common.scoped("gateway");
     common.connections.per_address = config.max_connections_per_address;
     let store = match common.database_url.expose_secret() {
         "" => None,
-        _ => Some(access::connect(common.database_url.clone()).await?),
+        _ => {
+            let key = SealKey::load(config.seal_key.as_ref(), &config.seal_key_file)?;
+            Some(access::connect(common.database_url.clone()).await?.with_key(Arc::new(key)))
+        }
     };
     if let Some(store) = store.clone() {
         common.readiness.check("database", move || {

@@ -13,7 +13,7 @@ use drover_scheduling::MemberKey;
 use drover_service::clients::cluster_manager;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
-use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
+use drover_store::{MigrationSet, SealKey, Store, StoreConfig, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
@@ -154,10 +154,11 @@ impl App {
     }
 
     /// Connects the store and publishes what is known of each binding before any member has been asked.
-    pub async fn connect(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Self> {
+    pub async fn connect(common: &Common, key: SealKey, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Self> {
         let config = StoreConfig::new("resource-synchronizer", common.database_url.clone());
         let set = MigrationSet::new("resource-synchronizer", sqlx::migrate!("../../migrations/resource-synchronizer"));
-        let store = Store::connect(&config, &[set]).await?;
+        let store = Store::connect(&config, &[set]).await?.with_key(Arc::new(key));
+        store::bundles::seal_all(&store).await?;
         let check = store.clone();
         common.readiness.check("database", move || {
             let store = check.clone();

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use axum::Router;
 use drover_members::{Clients, Reach};
 use drover_service::{self as service, Common, FeedReader, OnFailure, Running};
+use drover_store::SealKey;
 use drover_store::failpoint::Failpoints;
 
 pub use config::Config;
@@ -47,7 +48,8 @@ pub const FAILPOINTS: [&str; 4] =
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("resource-synchronizer");
     let reach = if common.local_clusters { Reach::Anywhere } else { Reach::Remote };
-    let router = assemble(&common, Arc::new(Clients::new(reach)), Failpoints::of_process()).await?;
+    let key = SealKey::load(config.seal_key.as_ref(), &config.seal_key_file)?;
+    let router = assemble(&common, key, Arc::new(Clients::new(reach)), Failpoints::of_process()).await?;
     let listener = service::bind(config.listen, &common).await?;
     Ok(service::serve(listener, router, &common))
 }
@@ -57,8 +59,8 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
 ///
 /// # Errors
 /// When the database cannot be used.
-pub async fn assemble(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Router> {
-    let app = app::App::connect(common, clients, failpoints).await?;
+pub async fn assemble(common: &Common, key: SealKey, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Router> {
+    let app = app::App::connect(common, key, clients, failpoints).await?;
     let members = FeedReader::new(app.cluster_manager.clone(), "/internal/feeds/members");
     common.readiness.heard("cluster-manager", members.contact());
     let of = app.clone();

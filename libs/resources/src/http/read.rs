@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{Documents, Params, PathParams, document_response, param};
 use crate::kind::{DocumentKind, Keep, Parent};
-use crate::{ResourceError, output, store};
+use crate::{ResourceError, output, sealed, store};
 
 /// The largest page, which is also the size without `?limit=`, because EMCO's clients expect all documents in one list.
 const MAX_PAGE: i64 = 10_000;
@@ -27,14 +27,14 @@ pub async fn get_one(
     let path = params.fill(&kind.item_path())?;
     let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
     let found = store::find(&mut db, kind, &path).await?;
-    let document = found.ok_or(ResourceError::NotFound { title: kind.title, path })?;
+    let document = sealed::open(&documents.store, kind, found.ok_or(ResourceError::NotFound { title: kind.title, path })?)?;
     match wanted(headers) {
         Wanted::Json => Ok(document_response(StatusCode::OK, kind, &document)),
         form => {
             let file = kind.file.filter(|file| file.keep == Keep::Table);
             let digest = document.file_digest.as_deref();
             let bytes = match (file, digest) {
-                (Some(_), Some(digest)) => store::file(&mut db, digest).await?,
+                (Some(_), Some(digest)) => store::file(&mut db, &documents.store, digest).await?,
                 _ => None,
             };
             let (Some(file), Some(bytes)) = (file, bytes) else {
@@ -126,11 +126,13 @@ pub async fn list(documents: &Documents, kind: &'static DocumentKind, params: &P
     }
     let more = found.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let body: Vec<Value> = found.iter().map(|document| output(kind, document)).collect();
+    let last = found.last().map(|document| document.id);
+    let opened = found.into_iter().map(|document| Ok(output(kind, &sealed::open(&documents.store, kind, document)?)));
+    let body = opened.collect::<Result<Vec<Value>, StoreError>>()?;
     let mut response = axum::Json(body).into_response();
-    if let Some(last) = found.last().filter(|_| more) {
+    if let Some(last) = last.filter(|_| more) {
         let collection = format!("{parent}/{}", kind.segment);
-        let link = format!("<{collection}?limit={limit}&after={}>; rel=\"next\"", last.id);
+        let link = format!("<{collection}?limit={limit}&after={last}>; rel=\"next\"");
         if let Ok(link) = HeaderValue::from_str(&link) {
             response.headers_mut().insert(header::LINK, link);
         }

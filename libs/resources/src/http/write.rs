@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Documents, Params, PathParams, document_response, param, upload};
 use crate::envelope::{self, Incoming};
 use crate::kind::{Checked, DocumentKind, Keep, Place, Put};
-use crate::{Change, Document, ResourceError, Verb, store};
+use crate::{Change, Document, ResourceError, Verb, sealed, store};
 
 /// `POST` to a collection: 201 and the document.
 ///
@@ -73,6 +73,7 @@ pub async fn replace(
         writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
         return Ok(warned(kind, document_response(StatusCode::CREATED, kind, &document.0), ignored));
     };
+    let before = sealed::open(&documents.store, kind, before)?;
     matches_version(&parts.headers, Some(&before))?;
     let (document, ignored) = writing.replace(&mut tx, &before, incoming).await?;
     writing.end(tx, Verb::Replace, Some(&before), &document.0, document.1.as_ref()).await?;
@@ -97,6 +98,7 @@ pub async fn delete(
     let Some(document) = store::lock(&mut tx, kind, &path).await? else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
     };
+    let document = sealed::open(&documents.store, kind, document)?;
     matches_version(headers, Some(&document))?;
     let change = Change { kind, verb: Verb::Delete, path: &path, before: Some(&document), after: None, file: None, dry_run };
     documents.hooks.guard(&mut tx, &change).await?;
@@ -148,7 +150,7 @@ impl Writing<'_> {
         let mut document = Document::draft(Uuid::now_v7(), self.path.to_owned(), name, incoming.metadata, checked.spec, digest);
         let change = self.change(Verb::Create, None, &document, incoming.file.as_ref());
         self.documents.hooks.guard(tx, &change).await?;
-        store::insert(tx, self.kind, &mut document, self.parent, self.foreign).await?;
+        store::insert(tx, &self.documents.store, self.kind, &mut document, self.parent, self.foreign).await?;
         store::set_references(tx, document.id, &checked.references).await?;
         Ok(((document, incoming.file), ignored))
     }
@@ -165,7 +167,7 @@ impl Writing<'_> {
         };
         let change = self.change(Verb::Replace, Some(before), &document, incoming.file.as_ref());
         self.documents.hooks.guard(tx, &change).await?;
-        store::update(tx, &mut document).await?;
+        store::update(tx, &self.documents.store, self.kind, &mut document).await?;
         store::set_references(tx, document.id, &checked.references).await?;
         Ok(((document, incoming.file), ignored))
     }
@@ -201,7 +203,7 @@ impl Writing<'_> {
 
     async fn keep(&self, tx: &mut Tx, incoming: &Incoming) -> Result<Option<Vec<u8>>, ResourceError> {
         match (&self.kind.file, &incoming.file) {
-            (Some(rules), Some(bytes)) if rules.keep == Keep::Table => store::put_file(tx, bytes).await.map(Some),
+            (Some(rules), Some(bytes)) if rules.keep == Keep::Table => store::put_file(tx, &self.documents.store, bytes).await.map(Some),
             _ => Ok(None),
         }
     }

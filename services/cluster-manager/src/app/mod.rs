@@ -29,6 +29,7 @@ pub use fleet::{Fleet, Reports};
 pub use model::{Measured, Model, Usage};
 
 use crate::config::Config;
+use crate::resources::KINDS;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
 use crate::store::{cordons, credentials, labels, registered, users};
@@ -62,7 +63,8 @@ impl App {
         let key = Arc::new(config.key()?);
         let sets =
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
-        let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?;
+        let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?.with_key(key.clone());
+        drover_resources::seal_all(&store, KINDS).await?;
         let mut tx = store.begin().await?;
         match credentials::reseal(&mut tx, &key).await? + users::reseal(&mut tx, &key).await? {
             0 => {}

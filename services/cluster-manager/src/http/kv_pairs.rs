@@ -40,7 +40,8 @@ pub async fn get(state: State<App>, raw: RawPathParams, query: Query<KvPairQuery
         return drover_resources::get_one(&app.documents, &KV_PAIR, &params, &headers).await;
     };
     let path = params.fill(&KV_PAIR.item_path())?;
-    let pairs = app.document::<KvPairSpec>(&KV_PAIR, &path).await?.spec.kv;
+    let document = app.document::<KvPairSpec>(&KV_PAIR, &path).await?;
+    let pairs = drover_resources::opened(&app.store, &KV_PAIR, &document)?.kv;
     let value = pairs.into_iter().find_map(|mut pair| pair.remove(&key));
     let value = value.ok_or_else(|| codes::NOT_FOUND.problem(format!("{path} has no key {key}")))?;
     Ok(Json(Found::Value { value }).into_response())

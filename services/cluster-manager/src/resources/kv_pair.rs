@@ -25,6 +25,7 @@ impl Spec for KvPairSpec {
 /// `…/clusters/{cluster}/kv-pairs/{clusterKv}`
 pub static KV_PAIR: DocumentKind = DocumentKind::of::<KvPairSpec>("cluster-kv-pair", "ClusterKvPair", "kv-pairs", &["clusterKv"])
     .below(&CLUSTER)
+    .sealed(&[&["kv"]])
     .put(Put::Created201)
     .own_get()
     .tag("clusters");

@@ -23,7 +23,13 @@ const fn kept(
     parent: &'static DocumentKind,
     why: &'static str,
 ) -> DocumentKind {
-    DocumentKind::of::<AnySpec>(name, title, segment, key).below(parent).put(Put::Upsert).echo(Echo::IfSent).tag("kept").kept(why)
+    DocumentKind::of::<AnySpec>(name, title, segment, key)
+        .below(parent)
+        .put(Put::Upsert)
+        .echo(Echo::IfSent)
+        .tag("kept")
+        .sealed(&[&[]])
+        .kept(why)
 }
 
 /// `…/clusters/{cluster}/networks/{network}`

@@ -1,4 +1,5 @@
-//! `drover keys`: replaces the key that seals kubeconfigs. Works on the key file; cluster-manager does the rest when it starts.
+//! `drover keys`: replaces the key that seals kubeconfigs and contents of applications. Works on the key file; the services do the rest when
+//! they start.
 
 use std::fs;
 use std::io::Write;
@@ -42,7 +43,7 @@ pub fn run(command: KeysCommand) -> Result<()> {
         KeysCommand::Rotate(file) => {
             let file = file.path()?;
             rotate(&file)?;
-            println!("{} has a new key in front. Restart Drover: it seals all kubeconfigs with it.", file.display());
+            println!("{} has a new key in front. Restart Drover: it seals everything with it before it serves.", file.display());
             println!("Then `drover keys retire` removes the old keys.");
         }
         KeysCommand::Retire(file) => {

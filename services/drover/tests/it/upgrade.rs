@@ -8,8 +8,9 @@
 use std::path::Path;
 
 use drover_store::private_postgres::{Durability, PrivatePostgres};
+use drover_store::{Place, SealKey, Sealed};
 use secrecy::ExposeSecret;
-use sqlx::{Connection, PgConnection, raw_sql};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 
 use crate::cli::{DROVER, HOME, json, ok, start, wait};
 use crate::page::clusters;
@@ -28,10 +29,11 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 16] = [
+const BACK: [(&str, i64, &str); 20] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
+    ("gateway", 3, "select 1 /* the table is gone with 2 */"),
     (
         "orchestrator",
         9,
@@ -52,12 +54,15 @@ const BACK: [(&str, i64, &str); 16] = [
     ("orchestrator", 19, "drop table traffic_weight"),
     ("orchestrator", 20, "drop table agent_copy; drop table agent_rollout"),
     ("orchestrator", 21, "drop table force_fence"),
+    ("orchestrator", 22, "alter table bundle drop column sealed, drop column hosts, alter column objects set not null"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
     ("resource-synchronizer", 7, "alter table binding drop column share"),
     ("resource-synchronizer", 8, "alter table binding drop column test, drop column rollback, drop column delete_volumes"),
     ("resource-synchronizer", 9, "drop index binding_project; alter table binding drop column names, drop column stand_in"),
+    ("resource-synchronizer", 10, "alter table bundle drop column sealed, alter column objects set not null"),
+    ("resources", 2, "alter table file drop column sealed, alter column bytes set not null"),
 ];
 
 /// Names of fields in what services store as JSON. They were snake_case.
@@ -95,16 +100,51 @@ fn sql(data: &Path, statements: &str) {
     runtime.block_on(async {
         let postgres = PrivatePostgres::start(&data.join("postgres"), Durability::Durable).await.unwrap();
         let mut connection = PgConnection::connect(postgres.url("postgres").expose_secret()).await.unwrap();
-        raw_sql(sqlx::AssertSqlSafe(statements.to_owned())).execute(&mut connection).await.unwrap();
+        raw_sql(AssertSqlSafe(statements.to_owned())).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
         postgres.stop().await;
     });
 }
 
-/// SQL for a schema, in which a migration set has the same name.
+/// SQL for the schemas that have a migration set: the one of the same name, and of documents that of each service with documents.
 fn in_schema(set: &str, statements: &str) -> String {
     let name = set.replace('-', "_");
-    format!("set search_path to drover_{name}; {};", statements.replace("MIGRATIONS", &format!("_migrations_{name}")))
+    let schemas = if set == "resources" { vec!["orchestrator", "cluster_manager", "migration"] } else { vec![name.as_str()] };
+    let statements = statements.replace("MIGRATIONS", &format!("_migrations_{name}"));
+    schemas.into_iter().map(|schema| format!("set search_path to drover_{schema}; {statements};")).collect()
+}
+
+/// What is sealed: schema, table, the row's id as text, and how the column in clear text is set from bytes.
+const SEALED: [(&str, &str, &str, &str); 4] = [
+    ("drover_orchestrator", "bundle", "digest", "objects = convert_from($2, 'UTF8')::jsonb"),
+    ("drover_resource_synchronizer", "bundle", "digest", "objects = convert_from($2, 'UTF8')::jsonb"),
+    ("drover_orchestrator", "file", "encode(digest, 'hex')", "bytes = $2"),
+    ("drover_cluster_manager", "file", "encode(digest, 'hex')", "bytes = $2"),
+];
+
+/// Brings into clear text what the earlier version did not seal.
+fn unseal(data: &Path) {
+    let key = SealKey::from_file_or_create(&data.join("seal.key")).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let unsealed = runtime.block_on(async {
+        let postgres = PrivatePostgres::start(&data.join("postgres"), Durability::Durable).await.unwrap();
+        let mut db = PgConnection::connect(postgres.url("postgres").expose_secret()).await.unwrap();
+        let mut unsealed = 0;
+        for (schema, table, row, set) in SEALED {
+            let read = AssertSqlSafe(format!("select {row}, sealed from {schema}.{table} where sealed is not null"));
+            let rows: Vec<(String, Sealed)> = sqlx::query_as(read).fetch_all(&mut db).await.unwrap();
+            for (id, sealed) in rows {
+                let plain = key.open(Place { table, column: "sealed", row: &id }, &sealed).unwrap();
+                let write = AssertSqlSafe(format!("update {schema}.{table} set {set}, sealed = null where {row} = $1"));
+                sqlx::query(write).bind(&id).bind(plain.expose_secret()).execute(&mut db).await.unwrap();
+                unsealed += 1;
+            }
+        }
+        db.close().await.unwrap();
+        postgres.stop().await;
+        unsealed
+    });
+    assert!(unsealed >= 5, "two apps have a file, and a bundle in two services: {unsealed}");
 }
 
 #[test]
@@ -158,6 +198,7 @@ fn earlier_version_with_a_move_under_way_is_taken_over() {
     drop(up);
 
     let data = folder.path().join("data");
+    unseal(&data);
     let back =
         BACK.map(|(set, version, statements)| in_schema(set, &format!("{statements}; delete from MIGRATIONS where version = {version}")));
     sql(&data, &(back.concat() + &earlier_names()));
@@ -175,6 +216,13 @@ fn earlier_version_with_a_move_under_way_is_taken_over() {
     ok(&url, &["delete", "still"]);
     drop(up);
 
+    sql(
+        &data,
+        "do $$ begin if exists (select from drover_orchestrator.bundle where sealed is null)
+           or exists (select from drover_orchestrator.file where sealed is null)
+           or exists (select from drover_resource_synchronizer.bundle where sealed is null)
+         then raise exception 'something that the earlier version stored is still in clear text'; end if; end $$",
+    );
     // The way back: a database that a later version has migrated is refused.
     sql(&data, &in_schema("orchestrator", "insert into MIGRATIONS select 9999, 'later', now(), true, checksum, 0 from MIGRATIONS limit 1"));
     let mut old = std::process::Command::new(DROVER);

@@ -12,8 +12,9 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use drover_service::{Identity, Principal, Problem, codes};
-use drover_store::{Store, StoreResult};
+use drover_store::{Place, Sealed, Store, StoreError, StoreResult};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -67,7 +68,7 @@ pub struct Attempt {
     id: Uuid,
 }
 
-type Row = (Vec<u8>, Option<i16>, Option<Json<BTreeMap<String, String>>>, Option<Vec<u8>>);
+type Row = (Vec<u8>, Option<i16>, Option<Json<BTreeMap<String, String>>>, Option<Sealed>);
 
 impl Keyed {
     /// The request's key, if it is a POST with one.
@@ -106,7 +107,7 @@ impl Keyed {
                 return Ok(Found::New(Attempt { db: db.clone(), keyed: self, id }));
             }
             // It may have gone meanwhile: the next pass begins it.
-            if let Some((digest, status, headers, body)) = self.row(db).await? {
+            if let Some((digest, status, headers, sealed)) = self.row(db).await? {
                 if digest != self.digest {
                     return Err(codes::IDEMPOTENCY_KEY_REUSED.problem(format!(
                         "The Idempotency-Key {} was sent with another request before; take a new key for each request",
@@ -114,7 +115,7 @@ impl Keyed {
                     )));
                 }
                 if let Some(status) = status {
-                    return answer(status, headers, body).map(Found::Answered);
+                    return answer(status, headers, self.open(db, sealed)).map(Found::Answered);
                 }
             }
             if tokio::time::Instant::now() >= end {
@@ -125,19 +126,40 @@ impl Keyed {
         }
     }
 
+    /// The row that an answer is sealed for.
+    fn row_id(&self) -> String {
+        format!("{}\0{}", self.sender, self.key)
+    }
+
+    fn place(row: &str) -> Place<'_> {
+        Place { table: "idempotency", column: "sealed", row }
+    }
+
+    /// A kept answer. One that was sealed with a key that has been retired since is lost.
+    fn open(&self, db: &Store, sealed: Option<Sealed>) -> Option<Vec<u8>> {
+        let opened = db.key().ok()?.open(Self::place(&self.row_id()), &sealed?);
+        match opened {
+            Ok(body) => Some(body.expose_secret().to_vec()),
+            Err(error) => {
+                tracing::warn!(%error, "the answer of a request with an Idempotency-Key cannot be opened");
+                None
+            }
+        }
+    }
+
     /// Whether the row is this attempt's now.
     async fn insert(&self, db: &Store, attempt: Uuid) -> StoreResult<bool> {
         let insert =
             "insert into idempotency (sender, key, digest, attempt, until) values ($1, $2, $3, $4, now() + make_interval(secs => $5))
             on conflict (sender, key) do update set digest = excluded.digest, attempt = excluded.attempt, until = excluded.until,
-                status = null, headers = null, body = null
+                status = null, headers = null, sealed = null
             where idempotency.until <= now()";
         let query = sqlx::query(insert).bind(&self.sender).bind(&self.key).bind(&self.digest).bind(attempt).bind(ATTEMPT.as_secs_f64());
         Ok(query.execute(db.pool()).await?.rows_affected() > 0)
     }
 
     async fn row(&self, db: &Store) -> StoreResult<Option<Row>> {
-        let query = sqlx::query_as("select digest, status, headers, body from idempotency where sender = $1 and key = $2");
+        let query = sqlx::query_as("select digest, status, headers, sealed from idempotency where sender = $1 and key = $2");
         Ok(query.bind(&self.sender).bind(&self.key).fetch_optional(db.pool()).await?)
     }
 }
@@ -169,10 +191,12 @@ impl Attempt {
             .filter(|(name, _)| KEPT.contains(name))
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
-        let update = "update idempotency set status = $4, headers = $5, body = $6, until = now() + make_interval(secs => $7)
+        let update = "update idempotency set status = $4, headers = $5, sealed = $6, until = now() + make_interval(secs => $7)
             where sender = $1 and key = $2 and attempt = $3";
         let query = sqlx::query(update).bind(&self.keyed.sender).bind(&self.keyed.key).bind(self.id).bind(status.as_u16().cast_signed());
-        query.bind(Json(headers)).bind(body.map(|body| &body[..])).bind(ANSWER.as_secs_f64()).execute(self.db.pool()).await?;
+        let row = self.keyed.row_id();
+        let sealed = body.map(|body| Ok::<_, StoreError>(self.db.key()?.seal(Keyed::place(&row), body))).transpose()?;
+        query.bind(Json(headers)).bind(sealed).bind(ANSWER.as_secs_f64()).execute(self.db.pool()).await?;
         let tidy = "delete from idempotency where (sender, key) in
             (select sender, key from idempotency where until <= now() order by until limit $1 for update skip locked)";
         sqlx::query(tidy).bind(TIDIED).execute(self.db.pool()).await?;

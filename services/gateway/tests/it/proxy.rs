@@ -1,9 +1,11 @@
 //! Requests to services that cannot be reached, limits of connections, and signing in.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_gateway::{AuditSettings, Config, OidcSettings, RateSettings, start};
 use drover_service::{Common, Peers};
+use drover_testkit::seal_key;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -34,6 +36,8 @@ pub fn config() -> Config {
     Config {
         listen: "127.0.0.1:0".parse().unwrap(),
         max_connections_per_address: 3,
+        seal_key: Some(seal_key()),
+        seal_key_file: PathBuf::new(),
         rate: RateSettings::default(),
         audit: AuditSettings::default(),
         oidc: OidcSettings::default(),

@@ -160,7 +160,7 @@ async fn key_of_a_gateway_that_died_is_in_use_until_it_is_given_up() {
     let wish = json!({"kind": "drain"});
     assert_eq!(hub.plan(ADMIN, Some("a"), &wish).await, 1);
     let mut database = hub.gateway.database().await;
-    let died = "update idempotency set status = null, headers = null, body = null, until = now() + interval '10 minutes'";
+    let died = "update idempotency set status = null, headers = null, sealed = null, until = now() + interval '10 minutes'";
     sqlx::query(died).execute(&mut database).await.unwrap();
     let waiting = hub.send(ADMIN, Some("a"), &wish).await;
     assert!(waiting.headers().contains_key("retry-after"));

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::MemberKey;
 use drover_resources::{NoSpec, TypedDocument};
+use drover_store::Store;
 use sqlx::PgConnection;
 
 use self::clusters::LabelledMembers;
@@ -36,12 +37,12 @@ pub struct Actions {
 ///
 /// # Errors
 /// An intent names an app that does not exist or asks for something that Drover does not do, or a query failed.
-pub async fn of(tx: &mut PgConnection, group: &Group, apps: &[String], members: &LabelledMembers) -> Result<Actions, Error> {
+pub async fn of(tx: &mut PgConnection, store: &Store, group: &Group, apps: &[String], members: &LabelledMembers) -> Result<Actions, Error> {
     let named = group_intent::named(&mut *tx, group.document.id).await?;
     let (mut actions, mut broken) = (Actions::default(), Vec::new());
     let generic: Vec<TypedDocument<NoSpec>> = drover_resources::children(&mut *tx, &GENERIC_INTENT, group.document.id).await?;
     for intent in generic.into_iter().filter(|intent| named.contains(&intent.name)) {
-        actions.objects.extend(generic::of(&mut *tx, &intent, members, &mut broken).await?);
+        actions.objects.extend(generic::of((&mut *tx, store), &intent, members, &mut broken).await?);
     }
     let hardware: Vec<TypedDocument<HpaIntentSpec>> = drover_resources::children(&mut *tx, &HPA_INTENT, group.document.id).await?;
     for intent in hardware.into_iter().filter(|intent| named.contains(&intent.name)) {

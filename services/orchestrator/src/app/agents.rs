@@ -218,7 +218,7 @@ impl App {
             // An operation that somebody else started, such as a relocation; the next pass looks again.
             return Ok(());
         }
-        bundle::put(&mut tx, &made.rendered).await?;
+        bundle::put(&mut tx, self.store.key()?, &made.rendered).await?;
         if before.state == DeploymentState::Created {
             deployment::reach(&mut tx, group.id, DeploymentState::Approved, before.revision, None).await?;
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::{AppRequest, PlacementTerms};
 use drover_resources::{NoSpec, TypedDocument};
+use drover_store::{SealKey, Store};
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -18,7 +19,7 @@ use crate::render::{self, AppSource, RenderError, Rendered, zero};
 use crate::resources::app::AppSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
-use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
+use crate::resources::{APP, COMPOSITE_PROFILE, DIG, PROFILE};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::revision::RevisionApp;
 use crate::store::{agent, bundle, hold};
@@ -51,9 +52,9 @@ impl Prepared {
     ///
     /// # Errors
     /// A query failed.
-    pub async fn store_bundles(&self, tx: &mut PgConnection) -> Result<(), Error> {
+    pub async fn store_bundles(&self, tx: &mut PgConnection, key: &SealKey) -> Result<(), Error> {
         for rendered in &self.bundles {
-            bundle::put(tx, rendered).await?;
+            bundle::put(tx, key, rendered).await?;
         }
         Ok(())
     }
@@ -101,7 +102,7 @@ impl App {
                 allowed: &["Created", "Approved", "Terminated", "InstantiateStopped"],
             });
         }
-        prepared.store_bundles(&mut tx).await?;
+        prepared.store_bundles(&mut tx, self.store.key()?).await?;
         if before.state != DeploymentState::Approved {
             deployment::reach(&mut tx, dig, DeploymentState::Approved, before.revision, None).await?;
         }
@@ -134,10 +135,10 @@ impl App {
         tx.rollback().await?;
         let members = self.labelled(&cloud.members, labels).await?;
         let mut tx = self.store.begin().await?;
-        let sources = sources(&mut tx, &group, &cloud).await?;
+        let sources = sources(&mut tx, &self.store, &group, &cloud).await?;
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
-        let actions = actions::of(&mut tx, &group, &names, &members).await?;
+        let actions = actions::of(&mut tx, &self.store, &group, &names, &members).await?;
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
         let autoscaler = agent::image(&mut tx, "autoscaler").await?;
         // Rendering takes seconds, so the connection is returned to the pool before it.
@@ -209,12 +210,12 @@ fn scaled_to_zero(source: &AppSource, rendered: Rendered, image: Option<&str>) -
 }
 
 /// What is to be rendered, by app.
-pub(super) async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> Result<Vec<AppSource>, Error> {
+pub(super) async fn sources(tx: &mut PgConnection, store: &Store, group: &Group, cloud: &CloudMembers) -> Result<Vec<AppSource>, Error> {
     let apps = drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await?;
     if apps.is_empty() {
         return Err(Error::Inconsistent(vec![format!("the composite app {} has no apps", group.composite_app.name)]));
     }
-    let spec = &group.document.spec;
+    let spec = drover_resources::opened(store, &DIG, &group.document)?;
     let unknown = spec.override_values.iter().filter(|values| !apps.iter().any(|app| app.name == values.app));
     let broken: Vec<_> = unknown.map(|values| format!("overrideValues names the app {}, which does not exist", values.app)).collect();
     if !broken.is_empty() {
@@ -224,13 +225,13 @@ pub(super) async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudM
     let mut sources = Vec::new();
     for app in apps {
         let profile = match profiles.get(&app.name) {
-            Some(digest) => file(&mut *tx, Some(digest)).await?,
+            Some(digest) => file(&mut *tx, store, Some(digest)).await?,
             None => None,
         };
         let overrides =
             spec.override_values.iter().filter(|values| values.app == app.name).flat_map(|values| values.values.clone()).collect();
         sources.push(AppSource {
-            file: file(&mut *tx, app.file_digest.as_deref()).await?.unwrap_or_default(),
+            file: file(&mut *tx, store, app.file_digest.as_deref()).await?.unwrap_or_default(),
             app: app.name,
             profile,
             overrides,
@@ -252,9 +253,9 @@ async fn profiles(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<Strin
     Ok(profiles.into_iter().filter_map(|profile| Some((profile.spec.app, profile.file_digest?))).collect())
 }
 
-async fn file(tx: &mut PgConnection, digest: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
+async fn file(tx: &mut PgConnection, store: &Store, digest: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
     let Some(digest) = digest else { return Ok(None) };
-    Ok(drover_resources::file(tx, digest).await?)
+    Ok(drover_resources::file(tx, store, digest).await?)
 }
 
 /// The approved apps of a group with their terms as they are now.

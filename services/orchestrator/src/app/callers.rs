@@ -45,7 +45,7 @@ impl App {
         }
         let mut items = Vec::new();
         if !services.is_empty() {
-            for other in bundle::running_elsewhere(&mut tx, group.dig.id, &services).await? {
+            for other in bundle::running_elsewhere(&mut tx, self.store.key()?, group.dig.id, &services).await? {
                 for service in called(&other.objects, &other.namespace, &services) {
                     let of = apps.iter().find(|app| app.demand.services.iter().any(|own| own == service));
                     items.push(Caller {

@@ -42,7 +42,10 @@ impl App {
             let status = self.environment.statuses.get(copy.id);
             let objects = match status.as_ref().map(|status| status.objects.clone()).filter(|objects| !objects.is_empty()) {
                 Some(objects) => objects,
-                None => bundle::objects(&mut *tx, &copy.digest).await?.iter().map(|object| unseen(object, &copy.namespace)).collect(),
+                None => {
+                    let objects = bundle::objects(&mut *tx, self.store.key()?, &copy.digest).await?;
+                    objects.iter().map(|object| unseen(object, &copy.namespace)).collect()
+                }
             };
             let role = if copy.present { Role::Current } else { Role::Retiring };
             shown.push(AppCopy { binding: copy.id, app: APP.to_owned(), member: copy.member.0.clone(), role, status, objects });

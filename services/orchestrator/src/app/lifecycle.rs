@@ -155,7 +155,7 @@ impl App {
         self.advise(path, &mut prepared, false).await?;
         let labelled = self.labelled_for(&prepared.revision()).await?;
         let mut tx = self.store.begin().await?;
-        prepared.store_bundles(&mut tx).await?;
+        prepared.store_bundles(&mut tx, self.store.key()?).await?;
         let answers = &prepared.answers;
         let change = RevisionChange { verb: Update::KIND, from_revision: None, by, description: "", answers, labelled, changed };
         let started = self.change_in(&mut tx, &prepared.group, &prepared.revision(), &change).await?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use drover_api::grants::Grants;
 use drover_api::scheduling::MemberKey;
 use drover_resources::{TypedDocument, children, get, set_spec};
-use drover_store::{StoreResult, Timestamp};
+use drover_store::{SealKey, StoreResult, Timestamp};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -55,7 +55,7 @@ async fn record(tx: &mut PgConnection, cloud: Uuid, state: DeploymentState) -> S
 /// # Errors
 /// It is instantiated or being terminated, it has no clusters, its documents are inconsistent or ask for more than it may have, or a query
 /// failed.
-pub async fn instantiate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
+pub async fn instantiate(tx: &mut PgConnection, key: &SealKey, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
     if state(&mut *tx, cloud.id).await? == DeploymentState::Instantiated {
         return Err(Error::NotNow(format!("The Logical Cloud is already instantiated: {}", cloud.path)));
     }
@@ -68,14 +68,14 @@ pub async fn instantiate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalClo
             set_spec(&mut *tx, cloud.id, &spec).await?;
         }
     } else {
-        make(&mut *tx, cloud).await?;
+        make(&mut *tx, key, cloud).await?;
     }
     record(tx, cloud.id, DeploymentState::Instantiated).await?;
     Ok(())
 }
 
 /// Says what the clusters of a logical cloud of level 1 are to have, as its documents are now.
-async fn make(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
+async fn make(tx: &mut PgConnection, key: &SealKey, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
     let references = children::<ClusterReferenceSpec>(&mut *tx, &CLUSTER_REFERENCE, cloud.id).await?;
     let members: BTreeSet<MemberKey> = references.iter().map(|reference| reference.spec.member()).collect();
     if members.is_empty() {
@@ -97,7 +97,7 @@ async fn make(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) ->
         return Err(Error::NotGranted(refused));
     }
     let rendered = Rendered::of(objects).map_err(|reason| Error::Inconsistent(vec![reason]))?;
-    bundle::put(&mut *tx, &rendered).await?;
+    bundle::put(&mut *tx, key, &rendered).await?;
 
     let present = cloud_copy::of_cloud(&mut *tx, cloud.id).await?.into_iter().filter(|copy| copy.present);
     let (stay, go): (Vec<CloudCopy>, Vec<CloudCopy>) = present.partition(|copy| members.contains(&copy.member.0));
@@ -158,10 +158,10 @@ async fn undo(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>, re
 ///
 /// # Errors
 /// It is not instantiated, or as for [`instantiate`].
-pub async fn update(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
+pub async fn update(tx: &mut PgConnection, key: &SealKey, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
     match state(&mut *tx, cloud.id).await? {
         DeploymentState::Instantiated if cloud.spec.is_admin() => Ok(()),
-        DeploymentState::Instantiated => make(tx, cloud).await,
+        DeploymentState::Instantiated => make(tx, key, cloud).await,
         _ => Err(Error::NotNow(format!("The Logical Cloud is not instantiated: {}", cloud.path))),
     }
 }

@@ -29,7 +29,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let cloud = terms::cloud(&mut tx, &group).await?;
-        let sources = approve::sources(&mut tx, &group, &cloud).await?;
+        let sources = approve::sources(&mut tx, &self.store, &group, &cloud).await?;
         tx.rollback().await?;
         let mut items = Vec::new();
         for source in sources {

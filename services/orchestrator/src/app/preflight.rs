@@ -57,7 +57,8 @@ impl App {
         let mut tx = self.store.begin().await?;
         let mut candidates = Vec::with_capacity(apps.len());
         for app in apps {
-            let (objects, variants) = (bundle::objects(&mut tx, &app.digest).await?, bundle::variants(&mut tx, &app.digest).await?);
+            let objects = bundle::objects(&mut tx, self.store.key()?, &app.digest).await?;
+            let variants = bundle::variants(&mut tx, self.store.key()?, &app.digest).await?;
             let rendered = Rendered { objects, digest: app.digest.clone(), variants };
             candidates.push(Candidate { app, rendered });
         }

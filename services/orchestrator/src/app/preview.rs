@@ -223,7 +223,7 @@ impl App {
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
         let (mut old, mut new) = (Objects::default(), Objects::default());
         for copy in running.iter().filter(|binding| binding.role == Role::Current) {
-            old.add(&copy.app, bundle::objects(&mut tx, &copy.digest).await?);
+            old.add(&copy.app, bundle::objects(&mut tx, self.store.key()?, &copy.digest).await?);
         }
         tx.rollback().await?;
         prepared.apps.iter().zip(&prepared.bundles).for_each(|(app, rendered)| new.add(&app.app, rendered.objects.iter().cloned()));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_store::SealKey;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -115,7 +116,8 @@ impl App {
         let (before, after) = (terms(&old), terms(&new));
         let placement = after.iter().filter(|(app, terms)| before.get(*app).is_some_and(|old| old != *terms));
         let placement = placement.map(|(app, _)| app.clone()).collect();
-        let (old, new) = (objects(&mut tx, &old).await?, objects(&mut tx, &new).await?);
+        let key = self.store.key()?;
+        let (old, new) = (objects(&mut tx, key, &old).await?, objects(&mut tx, key, &new).await?);
         Ok(RevisionDiff { from, to, objects: differences(&old, &new), placement })
     }
 
@@ -198,11 +200,11 @@ impl Objects {
     }
 }
 
-async fn objects(tx: &mut PgConnection, apps: &[RevisionApp]) -> Result<Objects, Error> {
+async fn objects(tx: &mut PgConnection, key: &SealKey, apps: &[RevisionApp]) -> Result<Objects, Error> {
     let mut found = Objects::default();
     for app in apps {
-        let everywhere = bundle::objects(&mut *tx, &app.app.digest).await?;
-        for (member, objects) in bundle::variants(&mut *tx, &app.app.digest).await? {
+        let everywhere = bundle::objects(&mut *tx, key, &app.app.digest).await?;
+        for (member, objects) in bundle::variants(&mut *tx, key, &app.app.digest).await? {
             let own = objects.into_iter().filter(|object| !everywhere.contains(object));
             found.add_on(&app.app.app, &member.to_string(), own);
         }

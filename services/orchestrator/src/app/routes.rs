@@ -52,7 +52,7 @@ impl App {
             let key = (digest.clone(), route.spec.service.clone(), route.spec.service_port.clone());
             let target = match targets.remove(&key) {
                 Some(known) => known,
-                None => target(&bundle::objects(&mut tx, &digest).await?, &route.spec),
+                None => target(&bundle::objects(&mut tx, self.store.key()?, &digest).await?, &route.spec),
             };
             match &target {
                 Ok(target) => tables.push(table(route, target, &copies)),

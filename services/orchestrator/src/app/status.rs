@@ -117,7 +117,7 @@ impl App {
             let status = self.environment.statuses.get(binding.id);
             let objects = match status.as_ref().map(|status| status.objects.clone()).filter(|objects| !objects.is_empty()) {
                 Some(objects) => objects,
-                None => bundle::objects_in(&mut *tx, &binding.digest, &binding.member)
+                None => bundle::objects_in(&mut *tx, self.store.key()?, &binding.digest, &binding.member)
                     .await?
                     .iter()
                     .map(|object| unseen(object, &binding.namespace))

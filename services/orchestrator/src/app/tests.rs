@@ -51,7 +51,7 @@ impl App {
         }
         let mut copies = Vec::new();
         for copy in binding::of_dig(&mut tx, group.dig.id).await?.into_iter().filter(|copy| copy.role == Role::Current) {
-            let objects = bundle::objects_in(&mut tx, &copy.digest, &copy.member).await?;
+            let objects = bundle::objects_in(&mut tx, self.store.key()?, &copy.digest, &copy.member).await?;
             let is_test = |events: &str| events.split(',').any(|event| event == "test");
             if objects.iter().any(|object| object["metadata"]["annotations"][labels::HOOK].as_str().is_some_and(is_test)) {
                 copies.push(test::Tested { binding: copy.id, app: copy.app, member: copy.member });

@@ -87,7 +87,7 @@ pub struct LogicalCloudAction {
 pub async fn instantiate(State(app): State<App>, raw: RawPathParams, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
     let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
-    logical_cloud::instantiate(&mut tx, &cloud).await?;
+    logical_cloud::instantiate(&mut tx, app.store.key()?, &cloud).await?;
     if !dry {
         tx.commit().await.map_err(Error::from)?;
     }
@@ -115,7 +115,7 @@ pub async fn terminate(State(app): State<App>, raw: RawPathParams, Query(query):
 pub async fn update(State(app): State<App>, raw: RawPathParams, Query(query): Query<DryRun>) -> Result<(StatusCode, Json<Value>), Problem> {
     let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
-    logical_cloud::update(&mut tx, &cloud).await?;
+    logical_cloud::update(&mut tx, app.store.key()?, &cloud).await?;
     if !dry {
         tx.commit().await.map_err(Error::from)?;
     }

@@ -72,4 +72,5 @@ pub static DIG: DocumentKind = DocumentKind::of::<DeploymentIntentGroupSpec>(
     &["deploymentIntentGroup"],
 )
 .below(&COMPOSITE_APP)
+.sealed(&[&["overrideValues", "*", "values"]])
 .put(Put::Upsert);

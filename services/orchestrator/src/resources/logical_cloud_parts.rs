@@ -76,5 +76,6 @@ impl Spec for LogicalCloudKvSpec {
 pub static LOGICAL_CLOUD_KV: DocumentKind =
     DocumentKind::of::<LogicalCloudKvSpec>("logical-cloud-kv-pair", "LogicalCloudKv", "kv-pairs", &["logicalCloudKv"])
         .below(&LOGICAL_CLOUD)
+        .sealed(&[&["kv"]])
         .put(Put::None)
         .tag("logical-clouds");

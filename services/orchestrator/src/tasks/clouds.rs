@@ -81,7 +81,7 @@ async fn advance(app: &App, copy: CloudCopy) -> Result<(), Error> {
 async fn send(app: &App, copy: &CloudCopy) -> Result<(), Error> {
     let mut tx = app.store.begin().await?;
     let fence = next_fence(&mut tx).await?;
-    let objects = bundle::objects(&mut tx, &copy.digest).await?;
+    let objects = bundle::objects(&mut tx, app.store.key()?, &copy.digest).await?;
     tx.commit().await?;
     let state = if copy.present { DesiredState::Present } else { DesiredState::Absent };
     if copy.present {

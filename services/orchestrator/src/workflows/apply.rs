@@ -88,7 +88,10 @@ pub async fn send_share(environment: &Environment, binding: &Binding, share: Arc
 }
 
 async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
-    let objects = bundle::objects_in(&mut *environment.store.pool().acquire().await?, &binding.digest, &binding.member).await?;
+    let objects = {
+        let (mut connection, key) = (environment.store.pool().acquire().await?, environment.store.key()?);
+        bundle::objects_in(&mut connection, key, &binding.digest, &binding.member).await?
+    };
     let digest = sent_digest(&binding.digest, &binding.member);
     environment.services.synchronizer.put_bundle(&digest, &Bundle { objects }).await.map_err(refused)
 }

@@ -13,8 +13,8 @@ use drover_orchestrator::store::deployment::{self, DeploymentState};
 use drover_orchestrator::store::{bundle, hold};
 use drover_orchestrator::workflows::{Grow, Instantiate, Relocate, Terminate, Test, Update};
 use drover_orchestrator::{Config, migrations};
-use drover_store::{Store, StoreConfig};
-use drover_testkit::{TestDb, prepared_db};
+use drover_store::{SealKey, Store, StoreConfig};
+use drover_testkit::{TestDb, prepared_db, seal_key};
 use drover_workflow::{Engine, Registry};
 use serde_json::json;
 use uuid::Uuid;
@@ -68,6 +68,7 @@ impl Base {
             tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
         let db = migrated_db().await;
         let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
+        let store = store.with_key(Arc::new(SealKey::parse(&seal_key()).unwrap()));
         let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000), ("onprem", "d", 1, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
         let environment = Environment {
@@ -96,7 +97,7 @@ impl Base {
         .unwrap();
         deployment::reach(&mut tx, dig.id, state, 1, None).await.unwrap();
         for content in ["old", "new"] {
-            bundle::put(&mut tx, &rendered(&format!("{name}-{content}"))).await.unwrap();
+            bundle::put(&mut tx, self.environment.store.key().unwrap(), &rendered(&format!("{name}-{content}"))).await.unwrap();
         }
         tx.commit().await.unwrap();
         dig

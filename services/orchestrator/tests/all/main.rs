@@ -20,6 +20,7 @@ mod relocation;
 mod replanning;
 mod scenarios;
 mod scheduling;
+mod sealed;
 mod stateful;
 mod support;
 mod tasks;

@@ -16,7 +16,7 @@ use drover_orchestrator::peers::{ClusterManager, Migration, PeerError, Placement
 use drover_orchestrator::render::{AppSource, Archive, Profile, RenderError, Renderer};
 use drover_orchestrator::{Config, routes, work};
 use drover_service::{Common, Peers};
-use drover_testkit::{HttpServer, TestDb};
+use drover_testkit::{HttpServer, TestDb, seal_key};
 use drover_workflow::Settings;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -209,6 +209,7 @@ impl Stack {
             unschedulable_seconds: 1,
             unreachable_seconds: 1,
             gone_seconds: 5,
+            seal_key: Some(seal_key()),
             controller_origins: controllers.iter().map(|origin| origin.parse().unwrap()).collect(),
             ..Config::default()
         };

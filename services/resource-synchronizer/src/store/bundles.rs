@@ -1,16 +1,27 @@
-//! Bundles.
+//! Bundles. Their objects may be Secrets, so they are sealed.
 
 use std::collections::HashMap;
 
-use drover_store::{Store, StoreResult};
+use drover_store::{Sealed, SealedTable, Store, StoreError, StoreResult};
 use serde_json::Value;
-use sqlx::types::Json;
+
+const BUNDLES: SealedTable = SealedTable { table: "bundle", row: "digest", plain: "objects", bytes: "convert_to(objects::text, 'UTF8')" };
+
+/// Digest, and the objects in either form.
+type Row = (String, Option<Sealed>, Option<Vec<u8>>);
+
+/// Seals what is not sealed with the newest key.
+pub async fn seal_all(store: &Store) -> StoreResult<()> {
+    BUNDLES.seal_all(store, None).await.map(drop)
+}
 
 /// Stores objects under their digest; does nothing if the digest is stored.
 pub async fn put(store: &Store, digest: &str, objects: &[Value]) -> StoreResult<()> {
-    sqlx::query("insert into bundle (digest, objects) values ($1, $2) on conflict (digest) do nothing")
+    let plain = serde_json::to_vec(objects).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let sealed = store.key()?.seal(BUNDLES.place(digest), &plain);
+    sqlx::query("insert into bundle (digest, sealed) values ($1, $2) on conflict (digest) do nothing")
         .bind(digest)
-        .bind(Json(objects))
+        .bind(sealed)
         .execute(store.pool())
         .await?;
     Ok(())
@@ -23,15 +34,19 @@ pub async fn exists(store: &Store, digest: &str) -> StoreResult<bool> {
 
 /// The objects of a bundle; `None` if it is not stored.
 pub async fn get(store: &Store, digest: &str) -> StoreResult<Option<Vec<Value>>> {
-    let found: Option<Json<Vec<Value>>> =
-        sqlx::query_scalar("select objects from bundle where digest = $1").bind(digest).fetch_optional(store.pool()).await?;
-    Ok(found.map(|Json(objects)| objects))
+    Ok(get_all(store, [digest]).await?.remove(digest))
 }
 
 /// The objects of these bundles, by digest; bundles that are not stored are left out.
 pub async fn get_all(store: &Store, digests: impl IntoIterator<Item = &str>) -> StoreResult<HashMap<String, Vec<Value>>> {
     let digests: Vec<&str> = digests.into_iter().collect();
-    let found: Vec<(String, Json<Vec<Value>>)> =
-        sqlx::query_as("select digest, objects from bundle where digest = any($1)").bind(digests).fetch_all(store.pool()).await?;
-    Ok(found.into_iter().map(|(digest, Json(objects))| (digest, objects)).collect())
+    let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = any($1)";
+    let rows: Vec<Row> = sqlx::query_as(sql).bind(digests).fetch_all(store.pool()).await?;
+    let key = store.key()?;
+    let opened = rows.into_iter().map(|(digest, sealed, plain)| {
+        let bytes = BUNDLES.open(key, &digest, sealed, plain)?;
+        let objects = serde_json::from_slice(&bytes).map_err(|error| StoreError::from(sqlx::Error::Decode(error.into())))?;
+        Ok((digest, objects))
+    });
+    opened.collect()
 }

@@ -10,8 +10,9 @@ use drover_members::Clients;
 use drover_resource_synchronizer::assemble;
 use drover_scheduling::{DigRef, MemberKey, MemberState};
 use drover_service::{Common, FeedHub, Peers};
+use drover_store::SealKey;
 use drover_store::failpoint::Failpoints;
-use drover_testkit::{HttpServer, TestDb, eventually, openapi, test_db};
+use drover_testkit::{HttpServer, TestDb, eventually, openapi, seal_key, test_db};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use reqwest::StatusCode;
@@ -145,7 +146,7 @@ impl Stack {
         let cluster_manager = self.cluster_manager.url("/").parse().unwrap();
         let common =
             Common::new(self.db.url.expose_secret(), TOKEN, Peers { cluster_manager, ..Peers::default() }).scoped("resource-synchronizer");
-        let router = assemble(&common, self.clients.clone(), self.failpoints.clone()).await.unwrap();
+        let router = assemble(&common, SealKey::parse(&seal_key()).unwrap(), self.clients.clone(), self.failpoints.clone()).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_resource_synchronizer::openapi()).unwrap());
         self.served = Some((HttpServer::start(router).await, common.shutdown.clone().drop_guard()));
     }

@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use drover_manifest::{Limits, objects};
 use drover_resources::{NoSpec, TypedDocument, UploadedFile, children};
+use drover_store::Store;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 
@@ -43,7 +44,7 @@ struct Customization {
 
 /// Reads the actions of a generic intent. What Drover does not do is added to `broken`.
 pub(super) async fn of(
-    tx: &mut PgConnection,
+    (tx, store): (&mut PgConnection, &Store),
     intent: &TypedDocument<NoSpec>,
     members: &LabelledMembers,
     broken: &mut Vec<String>,
@@ -53,10 +54,11 @@ pub(super) async fn of(
         let mut changes = Vec::new();
         for customization in children::<CustomizationSpec>(&mut *tx, &CUSTOMIZATION, resource.id).await? {
             let clusters = customization.spec.chosen().map_or(Clusters::Everywhere, |by| members.chosen(by));
-            let stored = file(&mut *tx, customization.file_digest.as_deref()).await?;
-            changes.push(Customization { spec: customization.spec, clusters, files: files(&stored) });
+            let stored = file(&mut *tx, store, customization.file_digest.as_deref()).await?;
+            let spec = drover_resources::opened(store, &CUSTOMIZATION, &customization)?;
+            changes.push(Customization { spec, clusters, files: files(&stored) });
         }
-        let stored = file(&mut *tx, resource.file_digest.as_deref()).await?;
+        let stored = file(&mut *tx, store, resource.file_digest.as_deref()).await?;
         match target(&resource.spec, &stored) {
             Ok(target) => actions.push(ObjectAction::new(resource.spec.app, resource.name, target, changes)),
             Err(reason) => broken.push(format!("{}: {reason}", resource.path)),
@@ -65,9 +67,9 @@ pub(super) async fn of(
     Ok(actions)
 }
 
-async fn file(tx: &mut PgConnection, digest: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+async fn file(tx: &mut PgConnection, store: &Store, digest: Option<&[u8]>) -> Result<Vec<u8>, Error> {
     let Some(digest) = digest else { return Ok(Vec::new()) };
-    Ok(drover_resources::file(tx, digest).await?.unwrap_or_default())
+    Ok(drover_resources::file(tx, store, digest).await?.unwrap_or_default())
 }
 
 fn files(stored: &[u8]) -> Vec<(String, Vec<u8>)> {

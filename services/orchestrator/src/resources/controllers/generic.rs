@@ -205,6 +205,7 @@ pub static GENERIC_RESOURCE: DocumentKind =
 pub static CUSTOMIZATION: DocumentKind =
     DocumentKind::of::<CustomizationSpec>("customization", "Customization", "customizations", &["customization"])
         .below(&GENERIC_RESOURCE)
+        .sealed(&[&["patchJson", "*", "value"]])
         .put(Put::Upsert)
         .tag("generic-k8s-intents")
         .file(File { many: true, ..FILE });

@@ -1,0 +1,104 @@
+//! Files and texts of specs against a real Postgres: sealed, read as they were, and sealed again with the newest key.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use drover_resources as resources;
+use drover_store::{SealKey, Store, StoreConfig};
+use drover_testkit::test_db;
+use http::{HeaderMap, header};
+use resources::{AnySpec, DocumentKind, Documents, File, Keep, NoHooks, PathParams, Put};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+static SAFE: DocumentKind = DocumentKind::of::<AnySpec>("safe", "Safe", "safes", &["safe"])
+    .put(Put::Upsert)
+    .sealed(&[&["values"], &["list", "*", "word"]])
+    .filters(&[("room", "room")])
+    .file(File { required: false, many: false, keep: Keep::Table, max_bytes: 1 << 20, content_type: "text/plain", check: |_| Ok(()) });
+static KINDS: [&DocumentKind; 1] = [&SAFE];
+
+const OLD: &str = "T2xkIGtleSBmb3IgdGVzdHMgd2l0aCAzMiBieXRlcyE=";
+const NEW: &str = "TmV3IGtleSBmb3IgdGVzdHMgd2l0aCAzMiBieXRlcyE=";
+
+fn document(word: &str) -> Value {
+    json!({"metadata": {"name": "s"}, "spec": {"room": "cellar", "values": {"a": word}, "list": [{"word": word, "open": "yes"}]}})
+}
+
+/// The service with these keys in its file.
+struct Service(Documents);
+
+impl Service {
+    async fn start(url: &SecretString, keys: &str) -> Self {
+        let store = Store::connect(&StoreConfig::new("sealed-test", url.clone()), &[resources::migrations()]).await.unwrap();
+        let store = store.with_key(Arc::new(SealKey::parse(&keys.into()).unwrap()));
+        resources::seal_all(&store, &KINDS).await.unwrap();
+        Self(Documents::new(store, NoHooks))
+    }
+
+    async fn put(&self, document: &Value) {
+        let path = PathParams(vec![("safe".into(), "s".into())]);
+        let request = Request::put("/v2/safes/s").header(header::CONTENT_TYPE, "application/json").body(Body::from(document.to_string()));
+        resources::replace(&self.0, &SAFE, &path, &Vec::new(), request.unwrap()).await.unwrap();
+    }
+
+    async fn get(&self, accept: &str) -> String {
+        let path = PathParams(vec![("safe".into(), "s".into())]);
+        let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+        let answer = resources::get_one(&self.0, &SAFE, &path, &headers).await.unwrap();
+        String::from_utf8(to_bytes(answer.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
+    }
+
+    async fn spec(&self) -> Value {
+        serde_json::from_str::<Value>(&self.get("application/json").await).unwrap()["spec"].clone()
+    }
+
+    async fn stored(&self) -> (Value, i64, Option<Vec<u8>>, Option<Vec<u8>>) {
+        let sql = "select spec, version, sealed, bytes from resource join file on digest = file_digest";
+        sqlx::query_as(sql).fetch_one(self.0.store.pool()).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn files_and_specs_are_sealed_and_follow_the_key() {
+    let db = test_db().await;
+    let service = Service::start(&db.url, OLD).await;
+    let mut sent = document("open sesame");
+    sent["file"] = "Y2FiYmFnZQ==".into();
+    service.put(&sent).await;
+    assert_eq!(service.spec().await, sent["spec"]);
+    assert_eq!(service.get("application/octet-stream").await, "cabbage");
+    let listed = resources::list(&service.0, &SAFE, &PathParams::default(), &vec![("room".into(), "cellar".into())]).await.unwrap();
+    let listed = String::from_utf8(to_bytes(listed.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap();
+    assert!(listed.contains("open sesame"), "{listed}");
+    let (spec, _, sealed, bytes) = service.stored().await;
+    assert!(!spec.to_string().contains("sesame") && bytes.is_none(), "{spec}");
+    assert!(!String::from_utf8_lossy(&sealed.unwrap()).contains("cabbage"));
+    assert_eq!((&spec["room"], &spec["list"][0]["open"]), (&json!("cellar"), &json!("yes")), "the rest can be searched");
+
+    // A version that sealed nothing.
+    let plain = "update resource set spec = $1";
+    sqlx::query(plain).bind(&sent["spec"]).execute(service.0.store.pool()).await.unwrap();
+    sqlx::query("update file set sealed = null, bytes = 'cabbage'").execute(service.0.store.pool()).await.unwrap();
+    assert_eq!((service.spec().await, &*service.get("application/octet-stream").await), (sent["spec"].clone(), "cabbage"));
+    let (_, version, ..) = service.stored().await;
+    let service = Service::start(&db.url, OLD).await;
+    let (first, same, sealed, bytes) = service.stored().await;
+    assert!(!first.to_string().contains("sesame") && sealed.is_some() && bytes.is_none(), "{first}");
+    assert_eq!(same, version, "the document is the same, and so is its ETag");
+    let service = Service::start(&db.url, OLD).await;
+    assert_eq!(service.stored().await.0, first, "nothing is left to do");
+
+    Service::start(&db.url, &format!("{NEW}\n{OLD}")).await;
+    let service = Service::start(&db.url, NEW).await;
+    assert_eq!((service.spec().await, &*service.get("application/octet-stream").await), (sent["spec"].clone(), "cabbage"));
+    let store = service.0.store.clone().with_key(Arc::new(SealKey::parse(&OLD.into()).unwrap()));
+    let refused = resources::seal_all(&store, &KINDS).await.unwrap_err().to_string();
+    assert!(refused.contains("not in the key file"), "{refused}");
+
+    // A sealed text that was copied into another document.
+    sqlx::query("update resource set id = gen_random_uuid()").execute(service.0.store.pool()).await.unwrap();
+    let path = PathParams(vec![("safe".into(), "s".into())]);
+    assert!(resources::get_one(&service.0, &SAFE, &path, &HeaderMap::new()).await.is_err());
+}
