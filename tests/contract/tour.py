@@ -5,7 +5,8 @@ First the documents: each kind of samples.py is written, read back exactly, writ
 A dry run of each write leaves nothing, a write with an old ETag is refused (412), and so is what exists or does not exist. Then a story
 with applications that run and move, for everything else. The Drover must be empty, without a token, and have simulated clusters, whose
 kubeconfigs are in the folder KUBECONFIGS. --record writes the requests and answers, which become the examples of the API document
-(cargo run -p xtask -- public); --check fails if an operation, a status or an error code of this run has none there, or the other way round."""
+(cargo run -p xtask -- public); --check fails if an operation, a status or an error code of this run has none there, or the other way round.
+What a Drover answers of which a part is broken is recorded elsewhere at the same time: --faults waits for the file of these exchanges."""
 
 import argparse
 import copy
@@ -178,7 +179,8 @@ def with_puts(hub, collection, item, document):
         raise SystemExit(f"a dry run of PUT changed {item}")
     if takes(hub, "PUT", item, "If-Match"):
         hub.call("PUT", item, changed, code="precondition_failed", status=412, headers=old)
-    hub.call("PUT", item, content="{", headers={"Content-Type": "application/json"}, code="malformed_json", status=422)
+    if "metadata" in changed:
+        hub.call("PUT", item, {**changed, "metadata": {**changed["metadata"], "name": "another"}}, code="mismatched_name", status=400)
     hub.call("PUT", item, read, headers={"If-Match": etag} if etag else None)
     again = hub.call("GET", item, record=False)[0]
     if again != read:
@@ -194,7 +196,8 @@ def write(hub, collection, document):
     item = item_of(collection, document)
     responses = hub.operation("POST", collection)["responses"]
     hub.gone(item) if has(hub, "GET", item) else None
-    hub.call("POST", collection, content="", headers={"Content-Type": "application/json"}, code="empty_body", status=400)
+    if "metadata" in document:
+        hub.call("POST", collection, {**document, "metadata": {"name": "no name!"}}, code="invalid", status=400)
     hub.call("POST", f"{collection}?dryRun=All", document, record=False)
     hub.gone(item) if has(hub, "GET", item) else None
     made = hub.call("POST", collection, document)[0]
@@ -521,6 +524,38 @@ class Story:
         print("story: three clusters, a newcomer that made room, an update, a rollback, another version, a drain, and the end")
 
 
+# Bodies that no operation takes: the content type and the text.
+BAD_BODIES = [("application/json", ""), ("application/json", "{"), ("application/json", '["a list"]'), ("application/json", "{}"), ("text/plain", "{}")]
+
+
+def nothing(template):
+    """The path of something that does not exist."""
+    nobody = "00000000-0000-7000-8000-000000000000"
+    return "/".join(nobody if part == "{id}" else "none" if part.startswith("{") else part for part in template.split("/"))
+
+
+def mistakes(hub):
+    """What every operation answers to bad bodies, to a bad query, and to names of nothing."""
+    for template, item in hub.document["paths"].items():
+        for method, operation in item.items():
+            bodies = BAD_BODIES if operation.get("requestBody") else [(None, None)]
+            path = nothing(template)
+            tries = [(path, kind, body) for kind, body in bodies]
+            if any(p["name"] == "limit" for p in operation.get("parameters", [])):
+                tries.append((f"{path}?limit=many", None, None))
+            if method == "get":
+                tries = [each for each in tries if "{" in template or "?" in each[0]]
+            for path, kind, body in tries:
+                headers = {"Content-Type": kind} if kind else {}
+                status, received, text = hub.raw(method.upper(), path, body, headers)
+                received = {name.lower(): value for name, value in received.items()}
+                if status >= 500 and status != 501 or status < 300 and body is not None:
+                    raise SystemExit(f"{method} {path} answers {status} to {body!r} as {kind}: {text}")
+                if status >= 400:
+                    hub.keep(operation, method.upper(), path, None, status, received["content-type"], json.loads(text), received, headers)
+    print("mistakes: every operation refuses what it cannot take")
+
+
 # What every token may do, whatever its role, besides reading.
 OWN = {"login_link_create"}
 # The key of what every operation can answer among the examples.
@@ -531,10 +566,9 @@ def strangers(hub):
     """Every write with a token that may only read another project."""
     order = {"name": "stranger", "role": "viewer", "projects": ["nobody"]}
     viewer = hub.call("POST", "/v2/tokens", order, record=False)[0]["token"]
-    nobody = "00000000-0000-7000-8000-000000000000"
 
     def ask(method, template, token, body=None, key=None, **more):
-        path = "/".join(nobody if part == "{id}" else "none" if part.startswith("{") else part for part in template.split("/"))
+        path = nothing(template)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {}) | more
         status, received, text = hub.raw(method, path, body, headers)
         received = {name.lower(): value for name, value in received.items()}
@@ -574,6 +608,20 @@ def strangers(hub):
 GENERAL = ("answer_not_kept", "forbidden", "host_not_allowed", "idempotency_key_reused", "origin_refused", "rate_limited", "unauthorized")
 
 
+# What operations with a body answer to a body that none of them takes.
+OF_BODIES = ("empty_body", "malformed_json", "unsupported_media_type")
+
+
+def share(hub):
+    """Keeps what many operations answer with the same words once; an empty exchange of an operation stands for it."""
+    same = lambda exchange: {name: value for name, value in exchange["answer"].items() if name != "instance"}
+    for code in OF_BODIES:
+        shared = hub.seen[EVERY][code] = hub.seen["project_create"][code]
+        for exchanges in (each for identity, each in hub.seen.items() if identity != EVERY):
+            if code in exchanges and same(exchanges[code]) == same(shared):
+                exchanges[code] = {}
+
+
 def takes(hub, method, path, name):
     """Whether an operation has this parameter."""
     return any(p["name"] == name for p in hub.operation(method, path).get("parameters", []))
@@ -597,6 +645,7 @@ def main():
     arguments.add_argument("kubeconfigs", type=pathlib.Path)
     arguments.add_argument("--record", type=pathlib.Path)
     arguments.add_argument("--check", type=pathlib.Path)
+    arguments.add_argument("--faults", type=pathlib.Path)
     given = arguments.parse_args()
     hub = Hub(given.url)
     kubeconfigs = sorted(given.kubeconfigs.glob("*.kubeconfig"))
@@ -604,8 +653,13 @@ def main():
     story = Story(hub, kubeconfigs)
     for part in (story.register, story.cloud, story.deploy, story.look, story.change, story.cancel, story.drain, story.end):
         part()
+    mistakes(hub)
     strangers(hub)
+    if given.faults:
+        until("the faults are recorded", given.faults.exists, seconds=300)
+        hub.seen[EVERY] |= json.loads(given.faults.read_text())
     unasked, without = missing(hub)
+    share(hub)
     exchanges = {identity: {key: hub.seen[identity][key] for key in sorted(hub.seen[identity])} for identity in sorted(hub.seen)}
     if given.record:
         given.record.write_text(json.dumps(exchanges, indent=1, ensure_ascii=False) + "\n")

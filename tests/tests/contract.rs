@@ -1,17 +1,23 @@
 //! Drover keeps what its API document says: every public operation is asked, every kind of document is read back as it was written, and
 //! the examples of the document are what was seen here.
 
+mod contract {
+    pub mod faults;
+}
+
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use contract::faults::recorded;
 use drover_e2e::System;
+use serde_json::Value;
 use tokio::process::Command;
 
 /// It only guards against hanging.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-fn contract() -> PathBuf {
+fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/contract"))
 }
 
@@ -25,20 +31,32 @@ async fn every_public_operation_answers_as_the_document_and_its_examples_say() {
         std::fs::write(file, &member.kubeconfig).expect("a kubeconfig is written");
     }
     let what = if std::env::var_os("DROVER_RECORD").is_some() { "--record" } else { "--check" };
-    let tour = Command::new("python3")
-        .arg(contract().join("tour.py"))
-        .arg(system.url().as_str().trim_end_matches('/'))
-        .arg(kubeconfigs.path())
-        .arg(what)
-        .arg(contract().join("examples.json"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let tour = tokio::time::timeout(TIMEOUT, tour).await.expect("the tour ends in time").expect("python3 is installed (deploy/setup.sh)");
-    let said = format!("{}{}", String::from_utf8_lossy(&tour.stdout), String::from_utf8_lossy(&tour.stderr));
-    assert!(tour.status.success(), "{said}");
-    assert!(said.contains("read back") && said.contains("the end"), "{said}");
+    // The tour goes on until it finds this file.
+    let faults = kubeconfigs.path().join("faults.json");
+    let tour = async {
+        let tour = Command::new("python3")
+            .arg(folder().join("tour.py"))
+            .arg(system.url().as_str().trim_end_matches('/'))
+            .arg(kubeconfigs.path())
+            .arg(what)
+            .arg(folder().join("examples.json"))
+            .arg("--faults")
+            .arg(&faults)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let tour = tour.await.expect("python3 is installed (deploy/setup.sh)");
+        let said = format!("{}{}", String::from_utf8_lossy(&tour.stdout), String::from_utf8_lossy(&tour.stderr));
+        assert!(tour.status.success(), "{said}");
+        assert!(said.contains("read back") && said.contains("the end"), "{said}");
+    };
+    let broken = async {
+        let recorded = Value::Object(recorded().await).to_string();
+        let written = faults.with_extension("new");
+        std::fs::write(&written, recorded).and_then(|()| std::fs::rename(&written, &faults)).expect("the folder is ours");
+    };
+    tokio::time::timeout(TIMEOUT, async { tokio::join!(tour, broken) }).await.expect("the tour ends in time");
     for member in system.members() {
         assert!(member.deployed().await.is_empty(), "{} still runs something", member.name);
     }

@@ -10,10 +10,13 @@ const PROBLEM: &str = "application/problem+json";
 const EVERY: &str = "every operation";
 
 /// Those of them that are about the header `Idempotency-Key`.
-const OF_KEYS: [&str; 2] = ["answer_not_kept", "idempotency_key_reused"];
+const OF_KEYS: [&str; 3] = ["answer_not_kept", "idempotency_key_in_use", "idempotency_key_reused"];
 
 /// The one that only what writes can answer.
 const OF_WRITES: &str = "origin_refused";
+
+/// Those that an operation answers whose own exchanges say so, by an empty exchange.
+const OF_BODIES: [&str; 3] = ["empty_body", "malformed_json", "unsupported_media_type"];
 
 /// Adds the examples to a document.
 ///
@@ -33,11 +36,12 @@ pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Re
             let exchanges = recorded.remove(&id);
             let exchanges =
                 exchanges.with_context(|| format!("{id} has no example; record them again (tests/tests/contract.rs says how)"))?;
-            for (key, exchange) in exchanges.as_object().into_iter().flatten() {
+            for (key, exchange) in exchanges.as_object().into_iter().flatten().filter(|(_, exchange)| **exchange != json!({})) {
                 one(operation, path, key, exchange);
             }
             let concerns = |code: &str| match code {
                 OF_WRITES => method != "get",
+                code if OF_BODIES.contains(&code) => exchanges.get(code).is_some(),
                 code => method == "post" || !OF_KEYS.contains(&code),
             };
             for (code, _) in general.iter().filter(|(code, _)| concerns(code)) {
@@ -128,9 +132,9 @@ mod tests {
     fn examples_of_request_answer_and_problem_are_added() {
         let success = json!({"request": "PUT /v2/apps/web?dryRun=All", "body": {"a": 1}, "status": 200, "type": "application/json", "answer": {"b": 2}});
         let problem = json!({"request": "PUT /v2/apps/web", "type": "application/problem+json", "answer": {"title": "Not found"}});
-        let every = json!({"forbidden": problem, "not_found": {}, "idempotency_key_reused": {}});
+        let every = json!({"forbidden": problem, "not_found": {}, "idempotency_key_reused": {}, "empty_body": {}, "malformed_json": {}});
         let mut document = document();
-        let recorded = json!({"app_put": {"200": success, "not_found": problem}, EVERY: every});
+        let recorded = json!({"app_put": {"200": success, "not_found": problem, "empty_body": {}}, EVERY: every});
         add(&mut document, recorded.as_object().cloned().unwrap()).unwrap();
         let operation = &document["paths"]["/v2/apps/{app}"]["put"];
         assert_eq!(operation["parameters"][0]["example"], "web");
@@ -141,6 +145,8 @@ mod tests {
         assert_eq!(examples["forbidden"], json!({"$ref": "#/components/examples/forbidden"}));
         assert_eq!(document["components"]["examples"]["forbidden"]["summary"], "Not found");
         assert!(examples.get("idempotency_key_reused").is_none(), "only a POST has a key");
+        assert_eq!(examples["empty_body"], json!({"$ref": "#/components/examples/empty_body"}));
+        assert!(examples.get("malformed_json").is_none(), "this operation does not answer it");
     }
 
     #[test]
