@@ -33,7 +33,7 @@ impl KillablePostgres {
     /// # Panics
     /// Postgres cannot be started here.
     pub async fn start() -> Self {
-        Self::start_in(postgres::prepared_copy_below(&std::env::temp_dir()).await).await
+        Self::start_in(postgres::prepared_copy_below(&postgres::place()).await).await
     }
 
     /// Starts a server with its tables on `disk` and its write-ahead log on the machine's own disk, a usual precaution against a full disk. The

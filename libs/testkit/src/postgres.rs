@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use drover_store::private_postgres::{Durability, PrivatePostgres, PrivatePostgresError};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -121,8 +122,24 @@ async fn start() -> Server {
     if let Ok(url) = std::env::var("DROVER_TEST_DATABASE_URL") {
         return Server::Given(SecretString::from(url));
     }
-    let directory = prepared_copy_below(&std::env::temp_dir()).await;
+    let directory = prepared_copy_below(&place()).await;
     Server::Ours(PrivatePostgres::start(&directory, Durability::ThrowAway).await.expect("a private Postgres starts"))
+}
+
+/// Where servers of tests keep their files: in memory where there is much of it. A database has a thousand files, and on a disk making and
+/// removing them is most of what a short test costs.
+pub(crate) fn place() -> PathBuf {
+    const NEEDED: u64 = 6 << 30;
+    let shared = Path::new("/dev/shm");
+    let in_memory = statfs(shared).is_ok_and(|found| {
+        found.filesystem_type() == TMPFS_MAGIC && found.blocks_available().saturating_mul(found.block_size().cast_unsigned()) >= NEEDED
+    });
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    match in_memory && available.is_some_and(|kilobytes| kilobytes >= NEEDED >> 10) {
+        true => shared.to_owned(),
+        false => std::env::temp_dir(),
+    }
 }
 
 /// A directory below `place` in which a server can be started at once.
