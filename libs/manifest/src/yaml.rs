@@ -96,20 +96,21 @@ pub fn documents_within(text: &str, limits: Limits) -> Result<Vec<Document>, Yam
 /// Reads a text whose quoted scalars go on in lines that are not indented enough, which kubectl accepts. Blanks at the beginning of such a line
 /// mean nothing, so more are put there, line by line. `line` is the first.
 fn read_indented(text: &str, mut line: usize, limits: Limits) -> Result<Vec<Document>, YamlError> {
-    /// Each line takes another pass over the text.
-    const MAX_BYTES: usize = 64 << 20;
+    /// Each line takes another pass over the text, which gets longer.
+    const MAX_BYTES: usize = 16 << 20;
     const BLANKS: &str = "                                                                ";
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
-    let mut passes = MAX_BYTES / (text.len() + 1);
+    let mut left = MAX_BYTES;
     loop {
         if let Some(wanted) = line.checked_sub(1).and_then(|at| lines.get_mut(at)) {
             wanted.insert_str(0, BLANKS);
         }
-        match Reader::new(limits).read(&lines.concat()) {
-            Err(Refusal { error: YamlError::Syntax { line: next, .. }, underindented: true }) if next > line && passes > 0 => line = next,
+        let indented = lines.concat();
+        left = left.saturating_sub(indented.len());
+        match Reader::new(limits).read(&indented) {
+            Err(Refusal { error: YamlError::Syntax { line: next, .. }, underindented: true }) if next > line && left > 0 => line = next,
             outcome => return outcome.map_err(|refusal| refusal.error),
         }
-        passes -= 1;
     }
 }
 
