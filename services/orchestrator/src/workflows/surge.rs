@@ -1,25 +1,30 @@
 //! Room for an update where the application runs. Old and new pods run there at the same time for a while; if they do not fit beside the
 //! other applications, those that may move are moved away, as for a newcomer, and the update takes the room that they leave.
 //!
-//! The moves come first, and the claims are raised again when they are made. If somebody else has taken the room by then, or the pods do not
-//! fit on the nodes after all, another plan is made, up to [`REPLANS`] times. Moves that were made stand.
+//! The moves come first, and the claims are raised again when they are made. Meanwhile the room of additional pods is promised to claims of
+//! their own, as that of a newcomer, so that nobody else takes it; these are released in the ledger transaction that raises. That cannot be
+//! done for pods that grow, which take the place of others of the same app: there somebody else may come first. If the pods do not fit
+//! then, another plan is made, up to [`REPLANS`] times. Moves that were made stand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::plans::PlanOrder;
-use drover_api::scheduling::{AppRequest, Move, PlacementTerms, PlanKind, room_of_update};
+use drover_api::scheduling::{AppRequest, MemberKey, Move, PlacementTerms, PlanKind, room_of_update};
 use drover_workflow::{Child, Ctx, Failure, Outcome, StepError, StepResult};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::relocate::{self, Relocate};
+use super::relocate::{self, Newcomer, Relocate};
 use super::room::{self, REPLANS};
 use super::update::{Kept, RAISE, Update};
 use super::{only, subject};
 
 /// The steps of an update that make room for it where it runs.
 pub const STEPS: [&str; 2] = ["plan_surge", "make_surge_room"];
+
+/// Name of the relocation.
+const CHILD: &str = "surge/relocate";
 
 /// What an update lacks, and the plan that makes it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,6 +34,9 @@ pub struct Surge {
     pub lacks: Vec<String>,
     #[serde(default)]
     pub plan: Option<SurgePlan>,
+    /// Claims on the room that was made.
+    #[serde(default)]
+    pub made: Vec<Uuid>,
 }
 
 /// A plan, without what only people read.
@@ -38,6 +46,9 @@ pub struct SurgePlan {
     moves: Vec<Move>,
     #[serde(default)]
     order: Vec<Uuid>,
+    /// The members for which the plan makes room, by app.
+    #[serde(default)]
+    places: Vec<(String, MemberKey)>,
 }
 
 /// What an update needs on the members where it runs, as a newcomer to be planned for, and the claims that it replaces there.
@@ -64,6 +75,12 @@ pub fn wanted(kept: &[Kept]) -> (Vec<AppRequest>, Vec<Uuid>) {
     (apps.into_values().collect(), released)
 }
 
+/// The part of [`wanted`] that needs room beside what the app has: it can be claimed before the claims are raised.
+fn beside(kept: &[Kept]) -> Vec<AppRequest> {
+    let grows: BTreeSet<Uuid> = wanted(kept).1.into_iter().collect();
+    wanted(&kept.iter().filter(|kept| !grows.contains(&kept.old.id)).cloned().collect::<Vec<_>>()).0
+}
+
 /// The refusal of an update that does not fit.
 fn no_room(reasons: &[String]) -> StepError {
     StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed").reasons(reasons)
@@ -74,7 +91,7 @@ pub(super) fn lacks(ctx: &mut Ctx<Update>, reasons: Vec<String>) -> StepResult {
     if ctx.round > REPLANS {
         return Err(no_room(&reasons));
     }
-    ctx.state.surge = Surge { lacks: reasons, plan: None };
+    ctx.state.surge = Surge { lacks: reasons, ..Surge::default() };
     Ok(Outcome::next())
 }
 
@@ -93,16 +110,28 @@ pub(super) async fn plan(ctx: &mut Ctx<Update>) -> StepResult {
     if moves.is_empty() {
         return Err(no_room(&[std::mem::take(&mut ctx.state.surge.lacks), why].concat()));
     }
+    let places = document.plan.as_ref().map(room::places).unwrap_or_default();
     let order = document.plan.and_then(|plan| plan.scheduling).map(|scheduling| scheduling.order).unwrap_or_default();
-    ctx.state.surge.plan = Some(SurgePlan { id: document.id, moves, order });
+    ctx.state.surge.plan = Some(SurgePlan { id: document.id, moves, order, places });
     Outcome::output(document.id)
 }
 
 pub(super) async fn make_room(ctx: &mut Ctx<Update>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {
-    let Some(SurgePlan { id: plan, moves, order }) = ctx.state.surge.plan.clone() else { return Ok(Vec::new()) };
+    let Some(SurgePlan { id: plan, moves, order, mut places }) = ctx.state.surge.plan.clone() else { return Ok(Vec::new()) };
     ctx.progress(format!("waiting for room: {} to move", moves.len()));
-    let order = relocate::Order { plan, subject: subject(&ctx.input.dig), moves, order, newcomer: None };
-    Ok(vec![Child::new::<Relocate>(ctx.derived_id("surge/relocate"), &order)?])
+    let apps = beside(&ctx.input.kept);
+    places.retain(|(app, _)| apps.iter().any(|request| request.app == *app));
+    let id = ctx.derived_id(CHILD);
+    ctx.state.surge.made = places.iter().map(|(app, member)| relocate::binding_id(id, app, member)).collect();
+    let newcomer = Newcomer { dig: ctx.input.dig.clone(), apps, places, operation: ctx.id };
+    let newcomer = Some(newcomer).filter(|newcomer| !newcomer.places.is_empty());
+    let order = relocate::Order { plan, subject: subject(&ctx.input.dig), moves, order, newcomer };
+    Ok(vec![Child::new::<Relocate>(id, &order)?])
+}
+
+/// Undo: nobody needs the room that was made.
+pub(super) async fn release_room(ctx: &mut Ctx<Update>) -> StepResult {
+    room::release_made(ctx, CHILD).await
 }
 
 pub(super) async fn room_made(ctx: &mut Ctx<Update>, _: &mut PgConnection) -> StepResult {
@@ -110,12 +139,15 @@ pub(super) async fn room_made(ctx: &mut Ctx<Update>, _: &mut PgConnection) -> St
     if child.done {
         return Ok(Outcome::Repeat(RAISE));
     }
+    // It has released what it had claimed.
+    ctx.state.surge.made.clear();
     let failure = child.failure.clone().unwrap_or_else(|| Failure {
         code: "internal".into(),
         message: "the relocation ended without a result".into(),
         reasons: vec![],
     });
-    let replan = matches!(failure.code.as_str(), "victim_busy" | "world_changed" | "plan_not_proposed" | "destination_not_ready");
+    let replan =
+        matches!(failure.code.as_str(), "room_lost" | "victim_busy" | "world_changed" | "plan_not_proposed" | "destination_not_ready");
     if replan && ctx.round <= REPLANS {
         ctx.progress(format!("planning again: {}", failure.message));
         return Ok(Outcome::Repeat(RAISE));

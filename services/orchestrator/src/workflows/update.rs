@@ -139,7 +139,9 @@ impl Workflow for Update {
             .step(Step::remote(surge::STEPS[0], surge::plan).at(MIGRATION).when(|_, state: &UpdateState| !state.surge.lacks.is_empty()))
             .step(
                 Step::children(surge::STEPS[1], surge::make_room, surge::room_made)
-                    .when(|_, state: &UpdateState| state.surge.plan.is_some()),
+                    .when(|_, state: &UpdateState| state.surge.plan.is_some())
+                    .undo(surge::release_room)
+                    .undo_at(PLACEMENT),
             )
             // Apps that are new get room as in `instantiate`: a decision, else a plan.
             .step(Step::remote("decide_added", room::decide).at(PLACEMENT).undo(room::release_decision))
@@ -187,12 +189,17 @@ async fn shrink(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> St
 
 async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("making room for old and new at once");
-    match resize(ctx, "raise", ctx.input.raise()).await? {
+    // In one transaction, so that nobody takes the room in between.
+    let made: Vec<_> = ctx.state.surge.made.iter().map(|claim| LedgerChange::Release { claim: *claim }).collect();
+    match resize(ctx, "raise", made.iter().cloned().chain(ctx.input.raise()).collect()).await? {
         Ok(()) => {
             ctx.state.surge = Surge::default();
             Ok(Outcome::next())
         }
-        Err(error) if error.code() == Some("ledger_conflict") => surge::lacks(ctx, reasons(&error)),
+        Err(error) if error.code() == Some("ledger_conflict") => {
+            shrink(ctx, "raise/release", made).await?;
+            surge::lacks(ctx, reasons(&error))
+        }
         Err(error) => wait_for_capacity(ctx, error),
     }
 }

@@ -117,6 +117,25 @@ async fn update_without_room_for_its_new_pods_moves_others_where_they_may() {
 }
 
 #[tokio::test]
+async fn room_for_an_update_is_promised_to_it_while_others_leave() {
+    let (fakes, stack) = crowded().await;
+    fakes.plans.plan_on(&fakes.ledger);
+    let dig = approved(&stack, "shop", "300m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    let mut body = doc("shop", None);
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", "300m", 2)).into();
+    assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
+    fakes.members.behave("victim", "b", Behaviour::Stuck);
+    let answer = stack.call("POST", &format!("{dig}/update"), None).await;
+    let claimed = async || fakes.ledger.summary().contains(&"victim@b held".to_owned()).then_some(());
+    eventually(Duration::from_secs(60), claimed).await;
+    assert_eq!(fakes.ledger.summary(), ["shop@a held", "shop@a promised", "victim@a leaving", "victim@b held"]);
+    fakes.members.behave("victim", "b", Behaviour::Ready);
+    expect_state(&stack.ended(answer.headers["location"].to_str().unwrap()).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@a held", "victim@b held"]);
+}
+
+#[tokio::test]
 async fn update_whose_victim_fits_nowhere_else_is_refused_and_changes_nothing() {
     let (fakes, stack) = crowded().await;
     fakes.plans.plan_on(&fakes.ledger);

@@ -71,10 +71,15 @@ fn search_time<W: SeeksRoom>(ctx: &Ctx<W>) -> Duration {
 
 /// Releases what the child claimed for the apps of this workflow. A child that failed has released it itself.
 pub(in super::super) async fn release_room<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
-    let claims = ctx.environment.services.placement.claims_of(ctx.derived_id("relocate")).await?;
+    release_made(ctx, "relocate").await
+}
+
+/// The same for the relocation of this name.
+pub(in super::super) async fn release_made<W: SeeksRoom>(ctx: &mut Ctx<W>, child: &str) -> StepResult {
+    let claims = ctx.environment.services.placement.claims_of(ctx.derived_id(child)).await?;
     let dig = search(ctx).dig.id;
     let own: Vec<_> = claims.iter().filter(|claim| claim.dig.id == dig).map(|claim| claim.id).collect();
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
-    release::release_unexplained(&ctx.environment, ctx.derived_id("room/release"), ctx.id, fence, &own).await?;
+    release::release_unexplained(&ctx.environment, ctx.derived_id(&format!("{child}/release")), ctx.id, fence, &own).await?;
     Ok(Outcome::next())
 }

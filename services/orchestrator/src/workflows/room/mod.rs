@@ -25,10 +25,10 @@ use crate::environment::Environment;
 use crate::store::binding::{Binding, Role};
 
 pub(super) use decide::{decide, release_decision};
-pub(super) use make_room::{make_room, release_room, room_made};
+pub(super) use make_room::{make_room, release_made, release_room, room_made};
 pub(super) use other_place::{has_other_place, moves_make_room};
 pub(super) use overflow::{overflow, release_overflow};
-pub(super) use plan::{plan, plan_order, why_infeasible};
+pub(super) use plan::{places, plan, plan_order, why_infeasible};
 pub(super) use turn::leave as leave_queue;
 
 /// Maximum replans after conflicts.

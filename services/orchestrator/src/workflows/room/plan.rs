@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject};
-use drover_api::scheduling::{Candidate, Infeasible, Plan, PlanKind, PlanScheduling};
+use drover_api::scheduling::{Candidate, Infeasible, MemberKey, Plan, PlanKind, PlanScheduling};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use uuid::Uuid;
 
@@ -139,10 +139,14 @@ fn accept(search: &Search<'_>, id: Uuid, plan: &Plan) -> Result<ChosenPlan, Step
         return Err(StepError::fail("world_changed", "the plan was made for other apps than are approved now"));
     }
     let moves = relocate::single_wave(plan).map_err(|error| StepError::fail("not_yet", error.to_string()))?;
-    let newcomer = plan.newcomer.iter().flat_map(|app| app.groups.iter().map(|group| (app.app.clone(), group.placement.clone())));
-    let newcomer = newcomer.filter_map(|(app, place)| Some((app, place?.member))).collect();
     let PlanScheduling { order, newcomer_order, .. } = plan.scheduling.clone().unwrap_or_default();
-    Ok(ChosenPlan { id, moves, newcomer, order, newcomer_order })
+    Ok(ChosenPlan { id, moves, newcomer: places(plan), order, newcomer_order })
+}
+
+/// Where a plan places the newcomer: a member for each copy of its apps.
+pub(in super::super) fn places(plan: &Plan) -> Vec<(String, MemberKey)> {
+    let newcomer = plan.newcomer.iter().flat_map(|app| app.groups.iter().map(|group| (app.app.clone(), group.placement.clone())));
+    newcomer.filter_map(|(app, place)| Some((app, place?.member))).collect()
 }
 
 /// Why there is no plan, for people.
