@@ -67,4 +67,7 @@ pub struct AppBinding {
     /// Why its claim does not cover all pods that were started by scaling it: they do not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unclaimed: Option<String>,
+    /// StatefulSets with volume claims, which stay with their data when the app is deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keeping: Vec<String>,
 }

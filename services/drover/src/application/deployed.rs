@@ -1,9 +1,11 @@
 //! What of an application is in the clusters, object by object, as the members report it.
 
 use anyhow::{Result, bail};
+use drover_api::apps::{AppBinding, AppList};
 use drover_api::status::{AppEntry, DigStatus};
 
 use super::Application;
+use crate::hub::segment;
 use crate::session::Session;
 
 /// Counts the objects that are applied, by cluster: `12 of 12 objects on onprem+private-a`. `expected` is the number of objects of the
@@ -47,19 +49,13 @@ pub async fn objects(session: &Session, application: &Application, expected: Opt
     Ok(counted.join(", "))
 }
 
-/// The StatefulSets of an application as `StatefulSet/db on onprem+private-a`: Kubernetes keeps the volume claims that they made.
+/// The StatefulSets of an application that have volume claims, as `StatefulSet/db on onprem+private-a`: Kubernetes keeps the claims.
 ///
 /// # Errors
 /// The request fails.
-pub async fn stateful_sets(session: &Session, application: &Application) -> Result<Vec<String>> {
-    let status: DigStatus = session.client.get(&format!("{}/status", application.group)).await?;
-    let mut found = Vec::new();
-    for app in status.apps.into_iter().flatten() {
-        let AppEntry::Full(app) = app else { continue };
-        for cluster in app.clusters {
-            let sets = cluster.resources.iter().filter(|object| object.gvk.kind == "StatefulSet" && object.deployed_status == "Applied");
-            found.extend(sets.map(|set| format!("StatefulSet/{} on {}+{}", set.name, cluster.cluster_provider, cluster.cluster)));
-        }
-    }
-    Ok(found)
+pub async fn keeping_volumes(session: &Session, application: &str) -> Result<Vec<String>> {
+    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
+    let copies = list.items.into_iter().filter(|app| app.composite_app == application).flat_map(|app| app.bindings);
+    let sets = |copy: AppBinding| copy.keeping.into_iter().map(move |set| format!("StatefulSet/{set} on {}", copy.member));
+    Ok(copies.flat_map(sets).collect())
 }

@@ -46,7 +46,7 @@ async fn application(session: &Session, name: &str, delete_volumes: bool) -> Res
     }
     let (mut with_volumes, mut deleted) = (Vec::new(), false);
     if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
-        with_volumes = deployed::stateful_sets(session, &application).await?;
+        with_volumes = deployed::keeping_volumes(session, name).await?;
         let query = if delete_volumes { "?deleteVolumes=true" } else { "" };
         let answer = session.client.post(&format!("{}/terminate{query}", application.group), None).await?;
         let operation = watch::follow(&session.client, &operation_of(&answer)?).await?;

@@ -134,6 +134,12 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     let said = String::from_utf8_lossy(&deleted.stderr);
     assert!(deleted.status.success() && said.contains("volume claims that StatefulSet/db on onprem+mine made are deleted"), "{deleted:?}");
     assert_eq!(volume_claims(&member), 0);
+    // A StatefulSet without volumes keeps none.
+    let spec = format!("{{serviceName: db, selector: {{matchLabels: {{app: db}}}}, template: {template}}}");
+    std::fs::write(&set, format!("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db}}\nspec: {spec}\n")).unwrap();
+    ok(&url, &["deploy", "db", "-f", &set, "--wait"]);
+    let deleted = run(&url, &["delete", "db"]);
+    assert!(deleted.status.success() && !String::from_utf8_lossy(&deleted.stderr).contains("volume claims"), "{deleted:?}");
 
     // The cluster is asked in a dry run, too.
     let odd = folder.path().join("odd.yaml").display().to_string();

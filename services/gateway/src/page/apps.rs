@@ -281,6 +281,7 @@ mod tests {
             reason: None,
             scaled: vec![],
             unclaimed: None,
+            keeping: Vec::new(),
         };
         AppView {
             project: "p".into(),

@@ -100,7 +100,8 @@ fn binding(copy: BindingRow, status: Option<&BindingStatus>) -> AppBinding {
         status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(describe).filter(|words| *words != phase.to_lowercase());
     let scaled = status.map(|status| status.scaled.clone()).unwrap_or_default();
     let since = Some(copy.created_at.to_string());
-    AppBinding { binding: copy.id, member: MemberKey(copy.member), since, phase, reason, scaled, unclaimed: None }
+    let (member, keeping) = (MemberKey(copy.member), copy.keeping);
+    AppBinding { binding: copy.id, member, since, phase, reason, scaled, unclaimed: None, keeping }
 }
 
 /// The phase to show for a copy: the synchronizer's, unless that is older than the copy's role.
@@ -160,6 +161,7 @@ mod tests {
             member: "a+b".into(),
             role,
             created_at: drover_store::now(),
+            keeping: Vec::new(),
         };
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Failed))).reason.as_deref(), Some("because"));
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Ready))).reason, None);

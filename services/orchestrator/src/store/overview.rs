@@ -122,6 +122,8 @@ pub struct BindingRow {
     pub member: String,
     pub role: Role,
     pub created_at: Timestamp,
+    /// Names of its StatefulSets that have volume claims.
+    pub keeping: Vec<String>,
 }
 
 /// Bindings of these groups that are not gone, oldest first.
@@ -129,6 +131,8 @@ pub struct BindingRow {
 /// # Errors
 /// The query failed.
 pub async fn copies(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<BindingRow>> {
-    let sql = "select id, dig_id, app, member, role, created_at from binding where dig_id = any($1) and role <> 'gone' order by created_at, member";
+    let sql = "select id, dig_id, app, member, role, created_at,
+        array(select pods ->> 'set' from jsonb_array_elements(request #> '{demand,stateful}') pods order by 1) as keeping
+        from binding where dig_id = any($1) and role <> 'gone' order by created_at, member";
     Ok(sqlx::query_as(sql).bind(digs).fetch_all(db).await?)
 }
