@@ -121,8 +121,8 @@ metadata:
   annotations: {node.alpha.kubernetes.io/ttl: "0", metrics.k8s.io/resource-metrics-path: "/metrics/nodes/$2-$i/metrics/resource"}
   labels: {type: kwok, kubernetes.io/hostname: "$2-$i", kubernetes.io/os: linux, kubernetes.io/arch: amd64, beta.kubernetes.io/os: linux, beta.kubernetes.io/arch: amd64, topology.kubernetes.io/zone: "z$((i % 3))"}
 status:
-  allocatable: {cpu: "$3", memory: "$4", pods: "110"}
-  capacity: {cpu: "$3", memory: "$4", pods: "110"}
+  allocatable: {cpu: "$3", memory: "$4", ephemeral-storage: 100Gi, pods: "110"}
+  capacity: {cpu: "$3", memory: "$4", ephemeral-storage: 100Gi, pods: "110"}
 Y
   done
 }
