@@ -2,6 +2,7 @@
 
 mod change;
 mod connections;
+mod killed;
 mod protocols;
 mod requests;
 mod support;

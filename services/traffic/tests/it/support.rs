@@ -126,7 +126,12 @@ impl Process {
 
     /// What it reports of a route.
     pub async fn report(&self, route: Uuid) -> Option<RouteReport> {
-        let url = format!("http://{}/internal/feeds/traffic", self.running.addr);
+        Self::report_of(self.running.addr, route).await
+    }
+
+    /// What the process with this address for other services reports.
+    pub async fn report_of(at: SocketAddr, route: Uuid) -> Option<RouteReport> {
+        let url = format!("http://{at}/internal/feeds/traffic");
         let page = reqwest::Client::new().get(url).bearer_auth("token").send().await.ok()?.json::<FeedPage<RouteReport>>().await.ok()?;
         page.items.into_iter().find(|item| item.key == route.to_string())?.value
     }
