@@ -38,6 +38,8 @@ pub const SHARED: &str = "drover.io/shared";
 pub const STOPS: &str = "drover.io/stops-before-it-moves";
 /// Annotation of a volume and of a claim that Drover has made: where the volume was before.
 pub const MOVED_FROM: &str = "drover.io/moved-from";
+/// Helm's annotation of an object: with `keep` the object stays when its app no longer contains it.
+pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// Field manager of everything that Drover applies.
 pub const FIELD_MANAGER: &str = "drover";
 /// Field manager of `spec.replicas` of a moved copy that starts with the number that ran where it was moved from.
@@ -46,6 +48,16 @@ pub const MOVE_MANAGER: &str = "drover-move";
 /// The binding that an object's labels name; `None` if they name none.
 pub fn binding(metadata: &ObjectMeta) -> Option<Uuid> {
     metadata.labels.as_ref()?.get(BINDING)?.parse().ok()
+}
+
+/// Whether an object stays when its app no longer contains it, as Helm's `helm.sh/resource-policy: keep` says.
+pub fn is_kept(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(RESOURCE_POLICY).is_some_and(|policy| keeps(policy))
+}
+
+/// Whether a value of [`RESOURCE_POLICY`] lets its object stay.
+pub(crate) fn keeps(policy: &str) -> bool {
+    policy.trim().eq_ignore_ascii_case("keep")
 }
 
 /// To which app and binding an object belongs: the values of its labels.

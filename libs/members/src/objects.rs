@@ -126,6 +126,12 @@ pub struct Object {
 }
 
 impl Object {
+    /// Whether it stays when its app no longer contains it: [`labels::is_kept`].
+    pub fn is_kept(&self) -> bool {
+        let policy = self.value["metadata"]["annotations"][labels::RESOURCE_POLICY].as_str();
+        policy.is_some_and(labels::keeps)
+    }
+
     /// Marks a checked object (see [`flatten`]) as Drover's: sets the default namespace, the owner's labels (on pod templates
     /// too) and the digest, and removes the fields that the server or another owner sets.
     pub fn new(mut value: Value, namespaced: bool, namespace: &str, owner: &Owner) -> Self {

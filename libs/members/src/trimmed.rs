@@ -88,8 +88,8 @@ pub struct Node {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawObject")]
 pub struct Object {
-    /// Name, namespace, uid, labels, owners, version, times and the annotations [`labels::DIGEST`] and
-    /// [`labels::SERVING_WHEN`]; nothing else is kept.
+    /// Name, namespace, uid, labels, owners, version, times and the annotations [`labels::DIGEST`],
+    /// [`labels::SERVING_WHEN`] and [`labels::RESOURCE_POLICY`]; nothing else is kept.
     pub metadata: ObjectMeta,
     /// `spec` and `status`, as far as [`crate::readiness`] looks at them.
     pub judged: Value,
@@ -211,11 +211,14 @@ struct RawAnnotations {
     digest: Option<String>,
     #[serde(rename = "drover.io/serving-when")]
     serving_when: Option<String>,
+    #[serde(rename = "helm.sh/resource-policy")]
+    resource_policy: Option<String>,
 }
 
 impl RawAnnotations {
     fn known(self) -> Option<BTreeMap<String, String>> {
-        let known = [(labels::DIGEST, self.digest), (labels::SERVING_WHEN, self.serving_when)];
+        let known =
+            [(labels::DIGEST, self.digest), (labels::SERVING_WHEN, self.serving_when), (labels::RESOURCE_POLICY, self.resource_policy)];
         let known: BTreeMap<_, _> = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
         (!known.is_empty()).then_some(known)
     }

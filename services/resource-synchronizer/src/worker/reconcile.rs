@@ -434,6 +434,7 @@ fn just_applied(object: &Object, applied: &Applied, binding: Uuid) -> Seen {
         dependent: false,
         deleting: false,
         ruled,
+        kept: object.is_kept(),
         readiness,
         at: Instant::now(),
     }

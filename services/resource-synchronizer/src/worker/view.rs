@@ -31,6 +31,8 @@ pub struct Seen {
     pub deleting: bool,
     /// Whether an annotation of it says when it serves.
     pub ruled: bool,
+    /// Whether an annotation of it says that it stays when its app leaves.
+    pub kept: bool,
     /// Whether it is ready, by the rules of its kind and by its own.
     pub readiness: Readiness,
     /// When this was seen.
@@ -308,7 +310,19 @@ pub mod tests {
         let readiness = Readiness::Ready;
         let (uid, version, digest) = ("u".into(), version.into(), "d".into());
         let (generation, at) = (Some(1), Instant::now());
-        Box::new(Seen { uid, generation, version, digest, binding, dependent: false, deleting: false, ruled: false, readiness, at })
+        Box::new(Seen {
+            uid,
+            generation,
+            version,
+            digest,
+            binding,
+            dependent: false,
+            deleting: false,
+            ruled: false,
+            kept: false,
+            readiness,
+            at,
+        })
     }
     fn kind() -> Option<ApiKind> {
         Some(("v1".into(), "Secret".into()))

@@ -197,6 +197,50 @@ async fn contained_namespace_stays_while_objects_of_anybody_are_in_it_on_a_real_
     namespace_stays(&stack.await).await;
 }
 
+async fn kept_object_stays(stack: &Stack) {
+    let kind = Kind::new("kept");
+    let mut kept = config("data", "1");
+    kept["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+    stack.bundle("with", vec![kept, config("own", "1")]).await;
+    stack.bundle("without", vec![config("own", "1")]).await;
+    let configs: Api<ConfigMap> = Api::namespaced(stack.client(), &kind.namespace);
+    let mut app = kind.of("app", "with");
+    comes(stack, &app).await;
+    let uid = configs.get("data").await.unwrap().metadata.uid;
+
+    // An update that no longer contains it leaves it, and one that contains it again takes it over.
+    app = DesiredBinding { digest: "without".into(), fence: 2, ..app };
+    stack.desire(&app).await;
+    let status = eventually(PATIENCE, async || stack.status(app.id).await.filter(|status| !status.kept.is_empty())).await;
+    assert!(status.kept.len() == 1 && status.kept[0].contains("ConfigMap/") && status.kept[0].contains("/data stays"), "{status:?}");
+    app = DesiredBinding { digest: "with".into(), fence: 3, ..app };
+    comes(stack, &app).await;
+    assert_eq!(configs.get("data").await.unwrap().metadata.uid, uid);
+
+    let said = goes(stack, &app).await;
+    assert!(said.len() == 1 && said[0].contains("helm.sh/resource-policy"), "{said:?}");
+    let left = configs.get("data").await.unwrap();
+    assert_eq!((left.metadata.uid.clone(), marks(&left.metadata)), (uid.clone(), vec!["drover.io/released"]));
+    assert!(left.metadata.deletion_timestamp.is_none() && configs.get_opt("own").await.unwrap().is_none());
+
+    app.fence = 5;
+    comes(stack, &app).await;
+    assert_eq!(configs.get("data").await.unwrap().metadata.uid, uid);
+    goes(stack, &app).await;
+    configs.delete("data", &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn object_that_helm_is_to_keep_stays_and_is_taken_over_again() {
+    kept_object_stays(&Stack::start().await).await;
+}
+
+#[tokio::test]
+async fn object_that_helm_is_to_keep_stays_and_is_taken_over_again_on_a_real_server() {
+    let Some(stack) = real() else { return };
+    kept_object_stays(&stack.await).await;
+}
+
 /// Another program deletes or makes the only kind of a group while Drover lists what is in a namespace.
 #[tokio::test]
 async fn contained_namespace_goes_although_a_group_comes_or_vanishes_meanwhile() {
