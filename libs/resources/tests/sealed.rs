@@ -1,4 +1,5 @@
 //! Files and texts of specs against a real Postgres: sealed, read as they were, and sealed again with the newest key.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
 use std::sync::Arc;
 

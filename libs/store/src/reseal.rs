@@ -12,6 +12,9 @@ use crate::{Store, StoreResult};
 /// How many rows one transaction seals; the values of all of them are in memory.
 const BATCH: usize = 16;
 
+/// Where a row is, its id, and its value in one of the two forms.
+type Row = (String, String, Option<Sealed>, Option<Vec<u8>>);
+
 /// A table with a column `sealed` (bytea), and one that had the same in clear text. One of them is null in each row.
 #[derive(Clone, Copy, Debug)]
 pub struct SealedTable {
@@ -64,8 +67,7 @@ impl SealedTable {
         let mut count = 0;
         for batch in places.chunks(BATCH) {
             let mut tx = store.begin().await?;
-            let rows: Vec<(String, String, Option<Sealed>, Option<Vec<u8>>)> =
-                sqlx::query_as(AssertSqlSafe(read.clone())).bind(key.current_id()).bind(batch).fetch_all(&mut *tx).await?;
+            let rows: Vec<Row> = sqlx::query_as(AssertSqlSafe(read.clone())).bind(key.current_id()).bind(batch).fetch_all(&mut *tx).await?;
             for (at, row, sealed, plain) in rows {
                 let value = self.open(key, &row, sealed, plain)?;
                 let update = sqlx::query(AssertSqlSafe(write.clone())).bind(at).bind(key.seal(self.place(&row), &value));

@@ -72,7 +72,7 @@ impl WorkflowCase for Updating {
     }
 }
 
-mod updating {
+mod alone {
     drover_workflow::generic_tests!(super::CaseFixture<super::Updating>);
 }
 
