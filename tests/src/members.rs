@@ -1,7 +1,7 @@
 //! The members of a system under test: simulated by kubesim, or real control planes that all tests of this process share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use drover_lab::dev::kube as local;
@@ -152,6 +152,9 @@ pub struct Members {
 impl Members {
     /// Two clusters of a real node each, with real kubelets and containers. Needs root.
     pub async fn with_kubelets() -> Self {
+        // Clusters of these names are in one directory, and each system takes its own down.
+        static ALONE: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
+        let alone = ALONE.clone().lock_owned().await;
         let dir = std::env::temp_dir().join(format!("drover-kubelets-{}", std::process::id()));
         let options = local::Up {
             clusters: 2,
@@ -166,7 +169,7 @@ impl Members {
         };
         let clusters = local::up(&options).await.expect("two clusters with kubelets start");
         let files = clusters.iter().map(|c| std::fs::read(&c.kubeconfig).expect("its kubeconfig")).collect();
-        Self { each: connected(&[MEMBERS[0], MEMBERS[2]], files).await, simulated: None, _alone: None, own: Some(dir) }
+        Self { each: connected(&[MEMBERS[0], MEMBERS[2]], files).await, simulated: None, _alone: Some(alone), own: Some(dir) }
     }
 
     /// Stops clusters that only this system has.
@@ -183,7 +186,7 @@ pub async fn start(backend: Backend) -> Members {
     match backend {
         Backend::Simulated => simulated(&Shape::default()).await,
         Backend::Real => {
-            static ALONE: std::sync::LazyLock<Arc<Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
+            static ALONE: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
             let alone = ALONE.clone().lock_owned().await;
             let each = connected(&MEMBERS, real().await).await;
             for member in &each {
