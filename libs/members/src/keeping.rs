@@ -79,9 +79,10 @@ impl Member {
                 Ok(listed) => listed.resources,
                 // The last kind of the group vanished since the discovery.
                 Err(RequestError::Api(404, _)) => continue,
-                Err(error @ RequestError::Api(429, _)) => return Err(error.of_member()),
-                // An aggregated API that does not answer may have objects in the namespace.
-                Err(RequestError::Api(_, message)) => return Ok(Contents::Unknown(format!("{api_version} cannot be listed: {message}"))),
+                // An aggregated API that does not answer may have objects in the namespace. One that is busy is asked again.
+                Err(RequestError::Api(code, message)) if code != 429 => {
+                    return Ok(Contents::Unknown(format!("{api_version} cannot be listed: {message}")));
+                }
                 Err(error) => return Err(error.of_member()),
             };
             let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
@@ -98,9 +99,8 @@ impl Member {
                     }
                     // The kind vanished since the discovery.
                     Err(RequestError::Api(404, _)) => {}
-                    // It came a moment ago, and the API server is not ready for it yet.
-                    Err(error @ RequestError::Api(429, _)) => return Err(error.of_member()),
-                    Err(RequestError::Api(_, message)) => {
+                    // With 429 it came a moment ago, and the API server is not ready for it yet.
+                    Err(RequestError::Api(code, message)) if code != 429 => {
                         return Ok(Contents::Unknown(format!("{} cannot be listed: {message}", kind.kind)));
                     }
                     Err(error) => return Err(error.of_member()),

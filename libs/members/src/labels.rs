@@ -50,13 +50,8 @@ pub fn binding(metadata: &ObjectMeta) -> Option<Uuid> {
     metadata.labels.as_ref()?.get(BINDING)?.parse().ok()
 }
 
-/// Whether an object stays when its app no longer contains it, as Helm's `helm.sh/resource-policy: keep` says.
-pub fn is_kept(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(RESOURCE_POLICY).is_some_and(|policy| keeps(policy))
-}
-
-/// Whether a value of [`RESOURCE_POLICY`] lets its object stay.
-pub(crate) fn keeps(policy: &str) -> bool {
+/// Whether an object with this value of [`RESOURCE_POLICY`] stays when its app no longer contains it.
+pub fn keeps(policy: &str) -> bool {
     policy.trim().eq_ignore_ascii_case("keep")
 }
 

@@ -126,7 +126,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Whether it stays when its app no longer contains it: [`labels::is_kept`].
+    /// Whether it stays when its app no longer contains it: [`labels::keeps`].
     pub fn is_kept(&self) -> bool {
         let policy = self.value["metadata"]["annotations"][labels::RESOURCE_POLICY].as_str();
         policy.is_some_and(labels::keeps)

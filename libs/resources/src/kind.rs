@@ -280,6 +280,24 @@ impl DocumentKind {
         self.kept = Some(what);
         self
     }
+    /// A kind below another whose documents are only stored, as they were sent; `why` is what Drover does not do with them. The whole spec is
+    /// sealed, because nobody knows what is in it.
+    pub const fn stored(
+        name: &'static str,
+        title: &'static str,
+        segment: &'static str,
+        key: &'static [&'static str],
+        parent: &'static DocumentKind,
+        why: &'static str,
+    ) -> Self {
+        Self::of::<AnySpec>(name, title, segment, key)
+            .below(parent)
+            .put(Put::Upsert)
+            .echo(Echo::IfSent)
+            .tag("kept")
+            .sealed(&[&[]])
+            .kept(why)
+    }
     /// Seals the texts in these fields of the spec where they are stored, because they may be secrets. A service reads them with
     /// [`crate::opened`].
     pub const fn sealed(mut self, fields: &'static [&'static [&'static str]]) -> Self {

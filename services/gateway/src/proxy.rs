@@ -34,9 +34,17 @@ pub struct Services(Arc<Upstreams>);
 
 struct Upstreams {
     token: SecretString,
-    each: Vec<(Upstream, Proxy, Peer)>,
-    /// Of each service, for connections that do not stay HTTP.
-    direct: Vec<(Upstream, HttpClient, Url)>,
+    each: Vec<Entry>,
+}
+
+/// A service and the ways to ask it.
+struct Entry {
+    upstream: Upstream,
+    proxy: Proxy,
+    peer: Peer,
+    /// For connections that do not stay HTTP.
+    client: HttpClient,
+    base: Url,
 }
 
 impl Services {
@@ -46,7 +54,6 @@ impl Services {
     /// There is no TLS.
     pub fn new(common: &Common) -> anyhow::Result<Self> {
         let peers = &common.peers;
-        let mut direct = Vec::new();
         let each = Upstream::ALL.into_iter().map(|upstream| {
             let base = match upstream {
                 Upstream::ClusterManager => &peers.cluster_manager,
@@ -57,26 +64,24 @@ impl Services {
             };
             let policy = ProxyPolicy::new().with_upstream_timeout(UPSTREAM_TIMEOUT);
             let client = client(common.tls.as_ref(), upstream.name())?;
-            direct.push((upstream, client.clone(), base.clone()));
-            let proxy = ReverseProxy::new_with_client("", base.as_str(), client).with_policy(policy);
-            Ok((upstream, proxy, common.peer(upstream.name(), base)))
+            let proxy = ReverseProxy::new_with_client("", base.as_str(), client.clone()).with_policy(policy);
+            Ok(Entry { upstream, proxy, peer: common.peer(upstream.name(), base), client, base: base.clone() })
         });
-        let each = each.collect::<anyhow::Result<_>>()?;
-        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each, direct })))
+        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.collect::<anyhow::Result<_>>()? })))
     }
 
     /// One service, to call it directly.
     pub fn peer(&self, wanted: Upstream) -> Peer {
-        self.entry(wanted).2.clone()
+        self.entry(wanted).peer.clone()
     }
 
-    fn entry(&self, wanted: Upstream) -> &(Upstream, Proxy, Peer) {
-        self.0.each.iter().find(|(upstream, ..)| *upstream == wanted).expect("made from Upstream::ALL")
+    fn entry(&self, wanted: Upstream) -> &Entry {
+        self.0.each.iter().find(|entry| entry.upstream == wanted).expect("made from Upstream::ALL")
     }
 
     /// Adds a readiness check of each service.
     pub fn watch_readiness(&self, common: &Common) {
-        for (upstream, _, peer) in &self.0.each {
+        for Entry { upstream, peer, .. } in &self.0.each {
             let peer = peer.clone().attempts(1).timeout(Duration::from_secs(1));
             common.readiness.check(upstream.name(), move || {
                 let peer = peer.clone();
@@ -87,17 +92,16 @@ impl Services {
 
     /// Passes on a request that is to become a WebSocket.
     async fn tunnel(&self, to: Upstream, handshake: Handshake, mut request: Request) -> Response {
-        let (_, client, base) = self.0.direct.iter().find(|(upstream, ..)| *upstream == to).expect("made from Upstream::ALL");
+        let Entry { client, base, .. } = self.entry(to);
         self.prepare(&mut request);
         request.headers_mut().extend(handshake.headers().clone());
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-        let refused = || codes::PEER_UNAVAILABLE.problem(format!("{} does not answer at the moment; try again", to.name())).into_response();
-        let Ok(uri) = format!("{}{target}", base.as_str().trim_end_matches('/')).parse() else { return refused() };
+        let Ok(uri) = format!("{}{target}", base.as_str().trim_end_matches('/')).parse() else { return unavailable(to) };
         *request.uri_mut() = uri;
         request.headers_mut().remove(header::HOST);
         match tokio::time::timeout(UPSTREAM_TIMEOUT, client.request(request)).await {
             Ok(Ok(answer)) => handshake.join(answer).unwrap_or_else(|answer| answer.map(Body::new)),
-            Ok(Err(_)) | Err(_) => refused(),
+            Ok(Err(_)) | Err(_) => unavailable(to),
         }
     }
 
@@ -116,17 +120,20 @@ impl Services {
     }
 
     async fn forward(&self, to: Upstream, mut request: Request) -> Response {
-        let (_, proxy, _) = self.entry(to);
         self.prepare(&mut request);
-        let Ok(response) = proxy.proxy_request(request).await;
+        let Ok(response) = self.entry(to).proxy.proxy_request(request).await;
         // Failures of the proxy itself have no problem document; those of a service do.
         let bare = matches!(response.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT)
             && response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != "application/problem+json");
         if bare {
-            return codes::PEER_UNAVAILABLE.problem(format!("{} does not answer at the moment; try again", to.name())).into_response();
+            return unavailable(to);
         }
         response
     }
+}
+
+fn unavailable(service: Upstream) -> Response {
+    codes::PEER_UNAVAILABLE.problem(format!("{} does not answer at the moment; try again", service.name())).into_response()
 }
 
 /// Connections to a service: with TLS if its address says so.

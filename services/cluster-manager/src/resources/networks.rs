@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_resources::{AnySpec, DocumentKind, Echo, Put, Spec};
+use drover_resources::{DocumentKind, Spec};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -15,36 +15,20 @@ const NETWORKS: &str = "Drover attaches no additional networks to pods";
 const CERTIFICATES: &str = "Drover distributes no certificates";
 const SYNC_OBJECTS: &str = "Drover reaches clusters directly and needs no repository; values, which may be credentials, are not stored";
 
-const fn kept(
-    name: &'static str,
-    title: &'static str,
-    segment: &'static str,
-    key: &'static [&'static str],
-    parent: &'static DocumentKind,
-    why: &'static str,
-) -> DocumentKind {
-    DocumentKind::of::<AnySpec>(name, title, segment, key)
-        .below(parent)
-        .put(Put::Upsert)
-        .echo(Echo::IfSent)
-        .tag("kept")
-        .sealed(&[&[]])
-        .kept(why)
-}
-
 /// `…/clusters/{cluster}/networks/{network}`
-pub static NETWORK: DocumentKind = kept("network", "Network", "networks", &["network"], &CLUSTER, NETWORKS);
+pub static NETWORK: DocumentKind = DocumentKind::stored("network", "Network", "networks", &["network"], &CLUSTER, NETWORKS);
 
 /// `…/clusters/{cluster}/provider-networks/{providerNetwork}`
 pub static PROVIDER_NETWORK: DocumentKind =
-    kept("provider-network", "ProviderNetwork", "provider-networks", &["providerNetwork"], &CLUSTER, NETWORKS);
+    DocumentKind::stored("provider-network", "ProviderNetwork", "provider-networks", &["providerNetwork"], &CLUSTER, NETWORKS);
 
 /// `…/cluster-providers/{clusterProvider}/ca-certs/{caCert}`
-pub static CA_CERT: DocumentKind = kept("provider-ca-cert", "ProviderCaCert", "ca-certs", &["caCert"], &PROVIDER, CERTIFICATES);
+pub static CA_CERT: DocumentKind =
+    DocumentKind::stored("provider-ca-cert", "ProviderCaCert", "ca-certs", &["caCert"], &PROVIDER, CERTIFICATES);
 
 /// `…/ca-certs/{caCert}/clusters/{certCluster}`
 pub static CA_CERT_CLUSTER: DocumentKind =
-    kept("provider-ca-cert-cluster", "ProviderCaCertCluster", "clusters", &["certCluster"], &CA_CERT, CERTIFICATES);
+    DocumentKind::stored("provider-ca-cert-cluster", "ProviderCaCertCluster", "clusters", &["certCluster"], &CA_CERT, CERTIFICATES);
 
 /// EMCO's access to a repository (git, Azure, Anthos). Its values may be credentials, for which Drover has no use, so that they are not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -51,15 +51,12 @@ impl Worker {
             }
             Needed::NoLonger { named } => named,
         };
-        if self.view.object(object).is_some_and(|seen| seen.kept) {
-            return Ok(match member.release(object, uid.as_deref(), named, self.app.hub, false).await? {
-                true => Parted::Kept(format!("{object} stays: its annotation helm.sh/resource-policy says so")),
-                false => Parted::Gone,
-            });
-        }
-        let why = match object.takes_others_along() {
-            true => self.taken_along(member, id, object).await?,
-            false => None,
+        let why = if self.view.object(object).is_some_and(|seen| seen.kept) {
+            Some((Matters::Yes, format!("{object} stays: its annotation helm.sh/resource-policy says so")))
+        } else if object.takes_others_along() {
+            self.taken_along(member, id, object).await?
+        } else {
+            None
         };
         Ok(match why {
             None if member.delete(object, uid.as_deref(), named).await? => Parted::Gone,

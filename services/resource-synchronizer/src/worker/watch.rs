@@ -159,7 +159,7 @@ fn seen<K: ResourceExt>(mapping: &Mapping, object: &K, readiness: Readiness) -> 
         dependent: object.owner_references().iter().any(|owner| owner.controller == Some(true)),
         deleting,
         ruled: object.annotations().contains_key(labels::SERVING_WHEN),
-        kept: labels::is_kept(object.annotations()),
+        kept: object.annotations().get(labels::RESOURCE_POLICY).is_some_and(|policy| labels::keeps(policy)),
         readiness,
         at: Instant::now(),
     };
