@@ -110,9 +110,10 @@ impl FakeLedger {
         self.0.lock().unwrap().ledger.set_ages(|member| if member == key && silent { None } else { Some(0) });
     }
 
+    /// All claims by app, member and state: ids are random, so they give no order.
     pub fn all(&self) -> Vec<Claim> {
         let mut claims: Vec<Claim> = self.0.lock().unwrap().ledger.claims().map(|claim| Claim::clone(claim)).collect();
-        claims.sort_by(|a, b| (&a.request.app, &a.member).cmp(&(&b.request.app, &b.member)));
+        claims.sort_by_key(|claim| (claim.request.app.clone(), claim.member.clone(), format!("{:?}", claim.state)));
         claims
     }
 
