@@ -21,7 +21,7 @@ python() {
 }
 
 typescript() {
-  npm ci --silent --no-fund --no-audit
+  npm ci --loglevel error --no-fund --no-audit
   npx --no-install openapi-typescript "$top/openapi/drover.json" --output src/api.ts >generate.log 2>&1 || { cat generate.log >&2; return 1; }
   npx --no-install tsc --project .
   npm pack --silent --pack-destination . >/dev/null

@@ -16,7 +16,7 @@ tools=$DROVER_CACHE/openapi-tools-$(cat "$here/go.mod" "$here/go.sum" "$here/pac
 lint() {
   (
     flock 9
-    [ -e "$tools/lint/made" ] || { mkdir -p "$tools/lint" && cp "$here"/package*.json "$tools/lint" && npm ci --silent --no-fund --no-audit --prefix "$tools/lint" && touch "$tools/lint/made"; }
+    [ -e "$tools/lint/made" ] || { mkdir -p "$tools/lint" && cp "$here"/package*.json "$tools/lint" && npm ci --loglevel error --no-fund --no-audit --prefix "$tools/lint" && touch "$tools/lint/made"; } >&2
   ) 9>"$tools.lock"
   "$tools/lint/node_modules/.bin/spectral" lint openapi/drover.json --ruleset "$here/spectral.yaml" --fail-severity hint --quiet --format text ||
     { echo "openapi/drover.json has faults; its texts and schemas come from the handlers, its examples from tests/contract" >&2; exit 1; }
