@@ -35,7 +35,7 @@ Examples:
   drover get clusters
   drover explain shop/cart
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 a dry run or a plan found no room.";
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 a dry run or a plan found no room; `drover diff` and `drover exec` have their own.";
 
 /// Commands.
 #[derive(Debug, Subcommand)]
@@ -57,7 +57,7 @@ pub enum Command {
     Deploy(Box<deploy::DeployArgs>),
     /// Show what a deployment would change in the objects of an application.
     #[command(disable_version_flag = true)] // `--version` is that of a chart
-    Diff(diff::DiffArgs),
+    Diff(Box<diff::DiffArgs>),
     /// Create or replace EMCO resources from files, parents before children.
     Apply(apply::ApplyArgs),
     /// Terminate an application that `deploy` made, or what files of EMCO resources instantiate, and remove the resources.
@@ -171,7 +171,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Cluster(command) => cluster::run(&session()?, command).await?,
         Command::Provider(command) => provider::run(&session()?, command).await?,
         Command::Deploy(args) => deploy::run(&session()?, *args).await?,
-        Command::Diff(args) => diff::run(&session()?, &args).await?,
+        Command::Diff(args) => return Ok(diff::run(session(), &args).await),
         Command::Doctor(args) => doctor::run(&session()?, &args).await?,
         Command::Apply(args) => apply::run(&session()?, args).await?,
         Command::Delete(args) => delete::run(&session()?, &args).await?,

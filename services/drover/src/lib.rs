@@ -2,7 +2,8 @@
 //! Benchmarks, experiments, simulators and the demo are in the program `drover-lab` (lab/cli), which this program runs for those commands.
 //!
 //! Results go to stdout, everything else to stderr. The exit code is 0 when the command succeeded, 1 when it was refused or failed,
-//! 2 when the command line is wrong, and 3 when a dry run or a plan found no room.
+//! 2 when the command line is wrong, and 3 when a dry run or a plan found no room. `drover diff` has the exit codes of `diff`, `drover exec`
+//! those of the program that it runs.
 
 pub mod agents;
 pub mod application;

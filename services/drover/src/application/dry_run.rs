@@ -15,12 +15,12 @@ use crate::session::Session;
 ///
 /// # Errors
 /// The application does not run, or a request fails.
-pub async fn preview(session: &Session, application: &Application, uploads: &[Upload]) -> Result<Value> {
+pub async fn preview(session: &Session, application: &Application, uploads: &[Upload], wishes: &Wishes) -> Result<Value> {
     if state(session, application).await?.as_deref() != Some("Instantiated") {
         bail!("{0} does not run; `drover deploy {0} … --dry-run` shows where it would go", application.name);
     }
     let before = Before::read(session, application).await?;
-    let outcome = ask(session, application, uploads, &Wishes::default()).await;
+    let outcome = ask(session, application, uploads, wishes).await;
     let restored = before.restore(session, application).await;
     let outcome = outcome?;
     restored.context("documents that were changed for it could not be restored")?;

@@ -8,8 +8,10 @@ pub mod moves;
 pub mod prepare;
 pub mod remove;
 pub mod routes;
+pub mod source;
 pub mod values;
 pub mod wishes;
+mod zero;
 
 use anyhow::{Context, Result};
 

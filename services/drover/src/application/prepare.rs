@@ -48,7 +48,7 @@ pub async fn prepare(session: &Session, application: &Application, uploads: &[Up
             group["spec"]["overrideValues"] = values.overrides(&chart.name);
             client.upsert(&groups, &segment(&application.name), &group).await.map(drop)?;
         }
-        (Some(_), _) => bail!("--set and --values are for a chart, which is one app"),
+        (Some(_), _) => bail!("--set, --set-string and --values are for a chart, which is one app"),
     }
 
     let placement = format!("{}/generic-placement-intents", application.group);

@@ -4,18 +4,18 @@
 //! does. Of a chart only the services know the objects: they are asked in a dry run.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::application::source::SourceArgs;
 use crate::application::{Application, dry_run, names};
 use crate::globals::Format;
 use crate::hub::segment;
-use crate::input::Input;
 use crate::output;
-use crate::{manifests, session::Session};
+use crate::session::Session;
 
 /// `drover diff`.
 #[derive(Debug, Args)]
@@ -23,55 +23,84 @@ use crate::{manifests, session::Session};
 Examples:
   drover diff shop -f ./manifests/
   drover diff shop -k ./overlays/test/
+  drover diff shop -f ./chart/ --set image.tag=1.2.4
+  drover diff podinfo --chart podinfo --repo https://stefanprodan.github.io/podinfo --version 6.7.1
 
-Prints a unified diff of the objects that `drover deploy` got last and those that it would get now; of a chart, with the values that the
-application has, the objects and fields that would change. With -o json it lists the names. What someone changed in a cluster is not shown: Drover sets it back by itself.")]
+Prints a unified diff of the objects that `drover deploy` got last and those that it would get now with the same options; of a chart the
+objects and fields that would change, with the values that the application has if none are given. With -o json it lists the objects, of a
+chart with the fields. What someone changed in a cluster is not shown: Drover sets it back by itself.
+
+Exit codes, as of diff: 0 no differences, 1 differences, 2 an error.")]
 pub struct DiffArgs {
     /// Name of the application.
     name: String,
     #[command(flatten)]
-    input: crate::input::InputArgs,
+    source: SourceArgs,
 }
 
-/// Prints the differences.
-///
-/// # Errors
-/// The files cannot be read, a request fails, or the program `diff` is missing.
-pub async fn run(session: &Session, args: &DiffArgs) -> Result<()> {
+/// Prints the differences, or why they cannot be told. Returns the exit code.
+pub async fn run(session: Result<Session>, args: &DiffArgs) -> ExitCode {
+    let differ = match session {
+        Ok(session) => differences(&session, args).await,
+        Err(error) => Err(error),
+    };
+    match differ {
+        Ok(differ) => ExitCode::from(u8::from(differ)),
+        Err(error) => {
+            output::print_error(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether there are any.
+async fn differences(session: &Session, args: &DiffArgs) -> Result<bool> {
     let application = Application::new(session, &args.name);
-    let input = args.input.read().await?;
-    let is_chart = matches!(input, Input::Archive(_));
-    let uploads = manifests::together(input, &args.name, "default")?.uploads;
-    if is_chart {
-        let preview = dry_run::preview(session, &application, &uploads).await?;
+    let (wishes, uploads) = (args.source.wishes()?, args.source.read(session, &application).await?.deployable.uploads);
+    let apps = format!("{}/apps", application.composite);
+    let mut deployed = Vec::new();
+    for app in names(session, &apps).await? {
+        deployed.push(session.client.file(&format!("{apps}/{}", segment(&app))).await?);
+    }
+    let new: Vec<Vec<u8>> = uploads.iter().map(|upload| upload.file.clone()).collect();
+    if deployed.iter().chain(&new).any(|file| is_archive(file)) {
+        let preview = dry_run::preview(session, &application, &uploads, &wishes).await?;
         let objects = preview["objects"].as_array().cloned().unwrap_or_default();
-        return output::print(session.format, &objects, |_| (vec!["OBJECT", "CHANGE", "FIELD", "NEW VALUE"], rows(&objects)));
+        return shown(session, &objects, || (vec!["OBJECT", "CHANGE", "FIELD", "NEW VALUE"], rows(&objects)));
     }
     let folder = tempfile::tempdir()?;
-    for side in ["deployed", "new"] {
-        std::fs::create_dir(folder.path().join(side))?;
+    for (side, files) in [("deployed", deployed), ("new", new)] {
+        let side = folder.path().join(side);
+        std::fs::create_dir(&side)?;
+        files.iter().try_for_each(|file| unfold(file, &side))?;
     }
-    let apps = format!("{}/apps", application.composite);
-    for app in names(session, &apps).await? {
-        let file = session.client.file(&format!("{apps}/{}", segment(&app))).await?;
-        unfold(&file, &folder.path().join("deployed"))?;
-    }
-    for upload in uploads {
-        unfold(&upload.file, &folder.path().join("new"))?;
-    }
+    let listed = matches!(session.format, Format::Json | Format::Yaml);
     let mut diff = Command::new("diff");
-    let mode = if matches!(session.format, Format::Json | Format::Yaml) { "-rqN" } else { "-ruN" };
-    let output =
-        diff.args([mode, "deployed", "new"]).current_dir(folder.path()).output().context("cannot run `diff`; install diffutils")?;
+    diff.args([if listed { "-rqN" } else { "-ruN" }, "deployed", "new"]).current_dir(folder.path());
+    let output = diff.output().context("cannot run `diff`; install diffutils")?;
+    ensure!(output.status.code().is_some_and(|code| code < 2), "`diff` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     let text = String::from_utf8_lossy(&output.stdout);
-    if matches!(session.format, Format::Json | Format::Yaml) {
+    if listed || text.is_empty() {
         let changed: Vec<Value> = text.lines().filter_map(|line| change(line, folder.path())).collect();
-        return output::print(session.format, &changed, |_| (vec![], vec![]));
+        return shown(session, &changed, || (vec![], vec![]));
     }
-    match text.is_empty() {
-        true => output::write_stdout("no differences"),
-        false => output::write_stdout(&text),
+    output::write_stdout(&text)?;
+    Ok(true)
+}
+
+/// Prints the list of objects that differ. Returns whether there are any.
+fn shown(session: &Session, objects: &[Value], table: impl FnOnce() -> (Vec<&'static str>, Vec<Vec<String>>)) -> Result<bool> {
+    if objects.is_empty() && !matches!(session.format, Format::Json | Format::Yaml) {
+        output::write_stdout("no differences")?;
+    } else {
+        output::print(session.format, &objects, |_| table())?;
     }
+    Ok(!objects.is_empty())
+}
+
+/// A chart, or an archive of manifests: only the services know its objects.
+fn is_archive(file: &[u8]) -> bool {
+    file.starts_with(&[0x1f, 0x8b])
 }
 
 /// A row per object, and per field of an object that changes.
@@ -101,11 +130,8 @@ fn change(line: &str, folder: &Path) -> Option<Value> {
     Some(json!({"object": name.trim_end_matches(".json"), "change": what}))
 }
 
-/// Writes each object of manifests to a file of its own. A chart that was deployed before has no objects that are known here.
+/// Writes each object of manifests to a file of its own.
 fn unfold(file: &[u8], to: &Path) -> Result<()> {
-    if file.starts_with(&[0x1f, 0x8b]) {
-        return Ok(());
-    }
     for object in
         drover_manifest::objects::read("the application", &String::from_utf8_lossy(file))?.into_iter().map(|manifest| manifest.value)
     {

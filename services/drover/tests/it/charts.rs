@@ -101,8 +101,28 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     ok(&url, &["deploy", "shop", "-f", &chart, "--wait"]);
     assert_eq!(deployed(), "3 of shop:2", "values are kept");
     ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--dry-run"]);
+    let diff = |args: &[&str]| {
+        let output = run(&url, &[&["diff", "shop", "-f", &chart], args].concat());
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        (output.status.code(), said)
+    };
+    assert_eq!(diff(&[]), (Some(0), "no differences\n".to_owned()), "it has its values");
+    let (code, said) = diff(&["--set", "replicas=5", "--set-string", "image.tag=2"]);
+    assert!(code == Some(1) && said.contains("/spec/replicas") && !said.contains("shop:1"), "{said}");
+    let (code, said) = diff(&["--set", "replicas=5", "-o", "json"]);
+    let listed: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let of = |object: &str| listed.as_array().unwrap().iter().find(|item| item["object"].as_str().unwrap().contains(object)).cloned();
+    let fields = of("Deployment").unwrap()["patch"].as_array().unwrap().clone();
+    assert!(code == Some(1) && fields.iter().any(|field| field["path"] == "/spec/replicas" && field["value"] == 5), "{listed:#}");
+    assert!(fields.iter().any(|field| field["value"] == "shop:1"), "the values of the file are not given again: {listed:#}");
+    std::fs::write(folder.path().join("shop/Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.1.0\n").unwrap();
+    let (code, said) = diff(&[]);
+    assert!(code == Some(1) && said.contains("/metadata/annotations/chart") && said.contains("1.1.0"), "{said}");
+    std::fs::write(folder.path().join("shop/Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\n").unwrap();
+    let (code, said) = diff(&["--set", "=5"]);
+    assert!(code == Some(2) && said.contains("write KEY=VALUE"), "{said}");
     ok(&url, &["deploy", "shop", "-f", &chart, "--wait"]);
-    assert_eq!(deployed(), "3 of shop:2", "a dry run changes nothing");
+    assert_eq!(deployed(), "3 of shop:2", "neither a dry run nor a diff changes anything");
     ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--wait"]);
     assert_eq!(deployed(), "4 of shop:1", "what was given before is replaced");
     assert_eq!(jobs(), ["migrate:1", "try:2"], "the hook of upgrade has run");

@@ -334,10 +334,18 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     ok(&url, &["delete", "small"]);
     ok(&url, &["completions", "zsh"]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();
-    let diff = ok(&url, &["diff", "shop", "-f", &at("shop.yaml")]);
-    assert!(diff.contains("500m") && diff.contains("600m") && diff.contains("Deployment."), "{diff}");
-    let listed = json(&url, &["diff", "shop", "-f", &at("shop.yaml"), "-o", "json"]);
-    assert!(listed.as_array().unwrap().len() == 1 && listed[0]["change"] == "changed", "{listed}");
+    let diff = |args: &[&str]| {
+        let output = run(&url, &[&["diff", "shop", "-f", &at("shop.yaml")], args].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, text, _) = diff(&[]);
+    assert!(code == Some(1) && text.contains("500m") && text.contains("600m") && text.contains("Deployment."), "{code:?} {text}");
+    let (code, listed, _) = diff(&["-o", "json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert!(code == Some(1) && listed.as_array().unwrap().len() == 1 && listed[0]["change"] == "changed", "{listed}");
+    let (code, _, said) = diff(&["--set", "replicas=2"]);
+    assert!(code == Some(2) && said.contains("manifests have no values"), "{code:?} {said}");
+    assert_eq!(diff(&["--url", "http://127.0.0.1:1"]).0, Some(2), "who cannot ask does not know");
     let doctor = json(&url, &["doctor", "-o", "json"]);
     assert!(doctor.as_array().unwrap().iter().any(|check| check["check"] == "services" && check["result"] == "ok"), "{doctor}");
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--only", "theirs", "--dry-run"]);

@@ -24,15 +24,7 @@ pub struct DeployArgs {
     /// Name of the application.
     pub name: String,
     #[command(flatten)]
-    pub input: crate::input::InputArgs,
-    #[command(flatten)]
-    pub values: crate::application::values::ValuesArgs,
-    /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].
-    #[arg(short = 'n', long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// Place and move each workload by itself, with the objects that belong to it. Without it everything stays together in one cluster.
-    #[arg(long)]
-    pub split: bool,
+    pub source: crate::application::source::SourceArgs,
     /// Run only on clusters of these providers (comma separated). Without `--on`, `--only` and `--label` an application keeps what it
     /// had; a new one may run on every cluster, including those added later.
     #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with_all = ["only", "label"])]
@@ -69,10 +61,6 @@ pub struct DeployArgs {
     /// Remove the routes of the application.
     #[arg(long, conflicts_with = "routes")]
     pub no_routes: bool,
-    /// Scale its Deployments that have a Service to zero while nobody uses them, and back on the first request. The autoscaler must run
-    /// in the cluster (`drover agents set autoscaler`). SETTINGS are max=PODS and concurrency=REQUESTS, separated by a comma.
-    #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub scale_to_zero: Option<String>,
     /// Print what would happen. Documents written for that are restored afterwards.
     #[arg(long)]
     pub dry_run: bool,

@@ -4,25 +4,22 @@
 //! the group.
 
 mod args;
-mod zero;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
-use drover_api::ledger::ClusterCapacity;
+use anyhow::{Context, Result, bail};
 use drover_api::operations::Operation;
 use serde_json::{Value, json};
 
 pub use self::args::{DeployArgs, MovableArg, WhenFullArg};
 use super::newcomer;
 use crate::application::before::Before;
-use crate::application::prepare::{cloud_of, prepare};
-use crate::application::values::Values;
+use crate::application::prepare::prepare;
+use crate::application::source::Source;
 use crate::application::wishes::{Wishes, elements, every};
-use crate::application::{Application, deployed, dry_run, moves, names, operation_of, routes, state, verb};
+use crate::application::{Application, deployed, dry_run, moves, operation_of, routes, verb};
 use crate::globals::Format;
-use crate::input::Input;
-use crate::manifests::{self, Deployable};
+use crate::manifests::Deployable;
 use crate::session::Session;
 use crate::{clusters, output, plans, watch};
 
@@ -30,13 +27,17 @@ use crate::{clusters, output, plans, watch};
 pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     let application = Application::new(session, &args.name);
     let clusters = clusters::all(session).await?;
-    let deployable = deployable(session, &application, &args, &clusters).await?;
+    let Source { deployable, is_new } = args.source.read(session, &application).await?;
+    let is_placed = args.everywhere || !args.on.is_empty() || args.only.is_some() || args.label.is_some() || !is_new;
+    if deployable.workloads == Some(0) && !is_placed && clusters.len() > 1 {
+        bail!(
+            "there is no workload (Deployment, Pod, …) in these manifests, so no cluster suits them better than another; say where they belong: `--everywhere`, `--on PROVIDERS`, `--only CLUSTER` or `--label LABEL`"
+        );
+    }
     let uploads = &deployable.uploads;
     let wishes = Wishes {
         any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?.or_else(|| args.everywhere.then(every)),
         everywhere: args.everywhere,
-        namespace: args.namespace.clone(),
-        values: Values::of(&args.values)?,
         when_full: args.when_full.map(WhenFullArg::word),
         allow_dependants: args.movable.map(|which| which == MovableArg::All),
         movable: if args.movable.is_some() {
@@ -46,6 +47,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         } else {
             None
         },
+        ..args.source.wishes()?
     };
     deployable.notes.iter().for_each(|note| eprintln!("note: {note}"));
     let loses_names = wishes.allow_dependants == Some(true) && !moves::names_follow(session, &clusters).await?;
@@ -122,35 +124,6 @@ async fn print_changes(session: &Session, id: &str) -> Result<()> {
         changes => changes.iter().for_each(|change| eprintln!("changed since the dry run: {change}")),
     }
     Ok(())
-}
-
-/// Reads what is to be deployed. An application that is there keeps the way in which it was taken apart.
-async fn deployable(session: &Session, application: &Application, args: &DeployArgs, clusters: &[ClusterCapacity]) -> Result<Deployable> {
-    let mut input = args.input.read().await?;
-    if let Some(settings) = &args.scale_to_zero {
-        zero::annotate(&mut input, settings)?;
-    }
-    let namespace = cloud_of(session, application, args.namespace.as_deref()).await?.1;
-    let known = names(session, &format!("{}/apps", application.composite)).await?;
-    let was_split = !known.is_empty() && known != [application.name.as_str()];
-    if args.split && !known.is_empty() && !was_split && state(session, application).await?.as_deref() == Some("Instantiated") {
-        bail!("{0} runs as one app; to split it, run `drover delete {0}` and deploy it again with --split", application.name);
-    }
-    if was_split && !args.split && matches!(input, Input::Manifests(_)) {
-        eprintln!("note: {} was deployed with --split and stays split", application.name);
-    }
-    let split = matches!(input, Input::Manifests(_)) && was_split;
-    let given = !args.values.set.is_empty() || !args.values.values.is_empty();
-    ensure!(!given || matches!(input, Input::Archive(_)), "--set and --values are for a Helm chart; manifests have no values");
-    let deployable =
-        if args.split || split { manifests::apart(input, &namespace)? } else { manifests::together(input, &application.name, &namespace)? };
-    let is_placed = args.everywhere || !args.on.is_empty() || args.only.is_some() || args.label.is_some() || !known.is_empty();
-    if deployable.workloads == Some(0) && !is_placed && clusters.len() > 1 {
-        bail!(
-            "there is no workload (Deployment, Pod, …) in these manifests, so no cluster suits them better than another; say where they belong: `--everywhere`, `--on PROVIDERS`, `--only CLUSTER` or `--label LABEL`"
-        );
-    }
-    Ok(deployable)
 }
 
 /// An application of several workloads that fits no cluster may fit when it is taken apart.
