@@ -78,7 +78,7 @@ pub use planning::{plan, plan_within, policy_test};
 pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
-pub use resize::{Growth, room_of_update};
+pub use resize::{Growth, room_beside, room_of_update};
 pub use room::MemberRoom;
 pub use scheduler::outlook;
 pub use storage::{BoundVolume, StatefulPods, Storage, claim_name};

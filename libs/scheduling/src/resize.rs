@@ -70,6 +70,26 @@ pub fn room_of_update(old: &Demand, new: &Demand) -> Growth {
     Growth { demand: Demand { groups, ..Demand::default() }, replaces }
 }
 
+/// What that update needs beside the claim that the app has, so that somebody can hold it until the claim is raised: its additional pods, and
+/// of each pod that grows the difference, as a pod of its own that takes no place among the pods of its node. Together they request as much as
+/// the raised claim. As the pods of that may have to be on other nodes, it can be raised in the place of both only if they fit there.
+pub fn room_beside(old: &Demand, new: &Demand) -> Demand {
+    let mut groups = Vec::new();
+    for group in larger(old, new).groups {
+        let before = old.groups.iter().find(|old| old.workload == group.workload);
+        if let Some(before) = before.filter(|before| grows(&before.requests, &group.requests)) {
+            let (workload, requests) = (format!("{} grows", group.workload), group.requests.minus(&before.requests));
+            groups.push(PodGroup { workload, requests, replicas: before.replicas, surge: 0, ..group.clone() });
+        }
+        let more = group.replicas + group.surge - before.map_or(0, |before| before.replicas);
+        let adds = if group.per_node { before.is_none() } else { more > 0 };
+        if adds {
+            groups.push(PodGroup { replicas: more, surge: 0, ..group });
+        }
+    }
+    Demand { groups, ..Demand::default() }
+}
+
 fn grows(old: &crate::Amounts, new: &crate::Amounts) -> bool {
     new.asked().any(|r| new.get(r) > old.get(r))
 }
@@ -118,5 +138,21 @@ mod tests {
         assert!(recreated.demand.groups.is_empty(), "{recreated:?}");
         let more = room_of_update(&demand(2, 0, 100), &demand(5, 0, 100));
         assert_eq!(asked(&more), [(3, 100)]);
+    }
+
+    #[test]
+    fn room_beside_a_claim_and_the_claim_are_as_much_as_the_raised_claim() {
+        let beside = |old: &Demand, new: &Demand| -> Vec<(u32, i64, i64)> {
+            let groups = room_beside(old, new).groups;
+            groups.iter().map(|group| (group.replicas, group.requests.cpu, group.requests.pods)).collect()
+        };
+        assert_eq!(beside(&demand(4, 1, 100), &demand(4, 1, 100)), [(1, 100, 1)], "only the surge");
+        assert_eq!(beside(&demand(4, 1, 100), &demand(2, 1, 50)), [(1, 100, 1)]);
+        assert_eq!(beside(&demand(4, 1, 100), &demand(4, 1, 150)), [(4, 50, 0), (1, 150, 1)]);
+        assert_eq!(beside(&demand(4, 0, 100), &demand(4, 0, 150)), [(4, 50, 0)]);
+        assert_eq!(beside(&demand(2, 1, 100), &demand(3, 1, 150)), [(2, 50, 0), (2, 150, 1)]);
+        let (old, new) = (demand(2, 1, 100), demand(3, 1, 150));
+        let sum = |demand: &Demand| demand.groups.iter().map(|group| i64::from(group.replicas) * group.requests.cpu).sum::<i64>();
+        assert_eq!(sum(&old) + sum(&room_beside(&old, &new)), sum(&room_of_update(&old, &new).demand));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use drover_api::scheduling::ClaimState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
-use drover_e2e::{System, scenario, succeeded};
+use drover_e2e::{System, Witness, moves, scenario, succeeded};
 use drover_testkit::eventually;
 
 async fn update_changes_the_deployment_in_place(system: &System) {
@@ -34,6 +35,46 @@ async fn update_changes_the_deployment_in_place(system: &System) {
     assert_eq!(status["states"]["actions"].as_array().unwrap().last().unwrap()["revision"], 2, "{status}");
 }
 scenario!(update_changes_the_deployment_in_place);
+
+/// The pods of `web` run on private-a, beside `victim`, and are replaced by pods of this size.
+async fn moves_others_for_pods_of(cpu: u32, replaced_by: u32, system: &System) {
+    let on = ["onprem/private-a", "aws/public-c"];
+    succeeded(&Group::new("victim", App::new("victim", 1100).replicas(2)).on(&on).movable(5).deploy(&system.client).await.unwrap());
+    let web = |cpu: u32, revision: &str| {
+        let app = App::new("web", cpu).replicas(2).annotated("drover.test/revision", revision);
+        Group::new("web", app).on(&on[..1])
+    };
+    succeeded(&web(cpu, "1").deploy(&system.client).await.unwrap());
+    let witness = Witness::start(system, &["victim", "web"]).await;
+    let update = web(replaced_by, "2");
+    update.upload(&system.client).await.unwrap();
+    let operation = ended(&system.client, &update.verb(&system.client, "update").await.unwrap()).await.unwrap();
+    succeeded(&operation);
+    assert_eq!(moves(&system.client, &operation).await, ["victim/victim>aws+public-c"]);
+    assert_eq!(operation.children.len(), 1, "the first plan was carried out, with what it promises");
+    system.serves_on("victim", "public-c").await;
+    system.serves_on("web", "private-a").await;
+    assert_eq!(system.member("private-a").ready("web").await, 2);
+    for (app, lowest) in witness.lowest() {
+        assert!(lowest >= 1, "{app} had a moment without a ready replica");
+    }
+    let claims = system.claims().await.unwrap();
+    let of_web: Vec<_> = claims.iter().filter(|claim| claim.dig.name == "web").collect();
+    assert!(
+        matches!(&of_web[..], [claim] if !claim.surging && claim.state == ClaimState::Held),
+        "what was promised is released: {of_web:?}"
+    );
+}
+
+async fn update_whose_additional_pod_does_not_fit_moves_others(system: &System) {
+    moves_others_for_pods_of(800, 800, system).await;
+}
+scenario!(update_whose_additional_pod_does_not_fit_moves_others);
+
+async fn update_whose_larger_pods_do_not_fit_moves_others(system: &System) {
+    moves_others_for_pods_of(400, 600, system).await;
+}
+scenario!(update_whose_larger_pods_do_not_fit_moves_others);
 
 async fn terminate_leaves_nothing(system: &System) {
     let group = Group::of("shop", vec![App::new("cart", 500), App::new("catalogue", 500)]);

@@ -43,6 +43,8 @@ pub enum Job {
     Update,
     /// Update a group: its app is replaced by one for which another app must be moved.
     Grow,
+    /// Update a group in place: its new pods fit only after another app has moved away.
+    Surge,
     /// Terminate a group.
     Terminate,
 }
@@ -52,6 +54,7 @@ impl Job {
         match (kind, step) {
             ("instantiate" | "relocate", _) => Self::MakeRoom,
             ("update", "make_room") => Self::Grow,
+            ("update", "plan_surge" | "make_surge_room") => Self::Surge,
             ("update", _) => Self::Update,
             ("terminate", _) => Self::Terminate,
             (other, _) => panic!("no job of the kill tests runs the workflow {other}; add one"),
@@ -174,7 +177,7 @@ fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'stat
     let (step, moment) = point.rsplit_once('/').expect("the name of a failpoint ends with its moment");
     let way = match job {
         Job::MakeRoom => "instantiate",
-        Job::Update | Job::Grow => "update",
+        Job::Update | Job::Grow | Job::Surge => "update",
         Job::Terminate => "terminate",
     };
     let row = Row { kind: service.into(), step: step.into(), way: way.into() };

@@ -8,7 +8,7 @@ use drover_e2e::Member;
 use kube::api::ListParams;
 
 use super::case::Job;
-use super::slot::{Running, SlotState};
+use super::slot::{REVISION, Running, SlotState};
 use super::stage::Stage;
 
 /// How long restarted services may take to clean up. It only guards against hanging.
@@ -21,7 +21,7 @@ pub type Created = BTreeMap<(String, String), usize>;
 pub fn created(stage: &Stage, slot: usize, job: Job) -> Created {
     let Some(sim) = stage.sim() else { return Created::new() };
     let slot = &stage.slots[slot];
-    let apps = ["x", "ya", "yb", "little", "keep", "odd", "even"].map(|app| slot.named(app));
+    let apps = ["x", "ya", "yb", "little", "sa", "sb", "keep", "odd", "even"].map(|app| slot.named(app));
     let members = slot.scene(job).iter().map(|member| member.name);
     let pairs = members.flat_map(|member| apps.iter().map(move |app| (app.clone(), member)));
     pairs.map(|(app, member)| ((app.clone(), member.to_owned()), sim.created(member, "deployments.apps", "default", &app))).collect()
@@ -87,20 +87,29 @@ async fn holds(stage: &Stage, slot: usize, job: Job, state: SlotState) -> Result
         sqlx::query_as(desired).bind(&slot.project).fetch_all(&stage.database).await.map_err(|e| e.to_string())?;
     same("desired state", rows.into_iter().filter(|(_, member)| here(member)), &wanted)?;
 
+    let revisions: BTreeMap<String, u32> = slot.revisions(state).into();
     for member in slot.scene(job) {
-        objects(member, &wanted, slot.replicas(job)).await?;
+        objects(member, &wanted, &revisions, slot.replicas(job)).await?;
     }
     Ok(())
 }
 
-/// Checks that the member has exactly these apps, that all their pods are ready, and that no pod is being deleted.
-async fn objects(member: &Member, wanted: &Running, replicas: usize) -> Result<(), String> {
+/// Checks that the member has exactly these apps, that all their pods are ready and of these revisions, and that no pod is being deleted.
+async fn objects(member: &Member, wanted: &Running, revisions: &BTreeMap<String, u32>, replicas: usize) -> Result<(), String> {
     let all = ListParams::default();
     let deployments = member.deployments().list(&all).await.map_err(|error| error.to_string())?;
     let names = deployments.items.into_iter().filter_map(|deployment| deployment.metadata.name);
     let here: Running = wanted.iter().filter(|(_, on)| on == member.name).cloned().collect();
     same(&format!("Deployments on {}", member.name), names.map(|app| (app, member.name.to_owned())), &here)?;
     let pods = member.pods().list(&all).await.map_err(|error| error.to_string())?.items;
+    for pod in &pods {
+        let (labels, annotations) = (pod.metadata.labels.as_ref(), pod.metadata.annotations.as_ref());
+        let due = labels.and_then(|labels| labels.get("app")).and_then(|app| revisions.get(app)).map(u32::to_string);
+        let found = annotations.and_then(|annotations| annotations.get(REVISION));
+        if due.is_some() && due.as_ref() != found {
+            return Err(format!("{:?} on {} has the revision {found:?} and should have {due:?}", pod.metadata.name, member.name));
+        }
+    }
     let ready = pods.iter().filter(|pod| {
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         pod.metadata.deletion_timestamp.is_none()

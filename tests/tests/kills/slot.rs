@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! a, b   each has room for one copy: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is;
-//!        `y` comes as a group of its own, or in an update that replaces `little`, an app that requests nothing
+//!        `y` comes as a group of its own, or in an update that replaces `little`, an app that requests nothing;
+//!        `sa` runs on a and `sb` on b, beside x, but not with one pod more: x moves also when the one beside it is updated
 //! d      `keep`, and either `odd` or `even`: each update changes the first and replaces the second
 //! ```
 
@@ -19,6 +20,15 @@ use super::case::Job;
 
 /// What runs where: (app, member).
 pub type Running = BTreeSet<(String, String)>;
+
+/// The annotation of pods that says of which revision they are.
+pub const REVISION: &str = "drover.test/revision";
+
+/// The memory of each pod of `sa` and `sb`, in MiB. A node has 4096: enough for two of them, or for one and x.
+const BESIDE_MI: u32 = 1950;
+
+/// The apps that run beside x, on `a` and on `b`.
+const BESIDE: [&str; 2] = ["sa", "sb"];
 
 /// The size of the copies of `x` and `y`: one of them fills a member.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +54,33 @@ pub struct Slot {
     little: Option<usize>,
     documents: u32,
     revision: u32,
+    /// The revisions of the documents of `sa` and `sb`.
+    beside_documents: [u32; 2],
+    /// The revisions of `sa` and `sb` that run.
+    pub beside: [u32; 2],
 }
 
 impl Slot {
-    /// Creates all groups and deploys `x` and `keep`.
+    /// Creates all groups and deploys `x`, `keep`, `sa` and `sb`.
     pub async fn start(number: usize, members: [Member; 3], size: Size, client: &Client) -> Self {
-        let mut slot =
-            Self { project: format!("slot-{number}"), members, size, number, x: 0, y: None, little: None, documents: 1, revision: 0 };
+        let mut slot = Self {
+            project: format!("slot-{number}"),
+            members,
+            size,
+            number,
+            x: 0,
+            y: None,
+            little: None,
+            documents: 1,
+            revision: 0,
+            beside_documents: [1, 1],
+            beside: [1, 1],
+        };
         succeeded(&slot.group_x().deploy(client).await.unwrap());
         slot.x = usize::from(slot.members[1].deployed().await.contains(&slot.named("x")));
         for side in [0, 1] {
             slot.group_y(side).approve(client).await.unwrap();
+            succeeded(&slot.group_beside(side).deploy(client).await.unwrap());
         }
         succeeded(&slot.group_u().deploy(client).await.unwrap());
         slot.revision = 1;
@@ -96,14 +122,21 @@ impl Slot {
         self.group(["ya", "yb"][side], vec![little], &[side])
     }
 
+    /// The group of the app that runs on a member, beside x if that is there.
+    fn group_beside(&self, side: usize) -> Group {
+        let name = BESIDE[side];
+        let app = App::new(&self.named(name), 0).memory(BESIDE_MI).replicas(self.size.replicas);
+        self.group(name, vec![app.annotated(REVISION, &self.beside_documents[side].to_string())], &[side])
+    }
+
     fn group_u(&self) -> Group {
-        let keep = App::new(&self.named("keep"), 200).annotated("drover.test/revision", &self.documents.to_string());
+        let keep = App::new(&self.named("keep"), 200).annotated(REVISION, &self.documents.to_string());
         self.group("u", vec![keep, App::new(&self.named(extra(self.documents)), 200)], &[2])
     }
 
     /// The names of the apps that must always have a ready replica.
-    pub fn steady(&self) -> [String; 2] {
-        [self.named("x"), self.named("keep")]
+    pub fn steady(&self) -> [String; 4] {
+        ["x", "keep", BESIDE[0], BESIDE[1]].map(|app| self.named(app))
     }
 
     /// The group that a job changes now, and the lifecycle verb.
@@ -112,6 +145,7 @@ impl Slot {
             Job::MakeRoom => (self.group_y(self.x), "instantiate"),
             Job::Update => (self.group_u(), "update"),
             Job::Grow => (self.group_y(self.x), "update"),
+            Job::Surge => (self.group_beside(self.x), "update"),
             Job::Terminate => (self.group_y(self.y.expect("it was prepared")), "terminate"),
         }
     }
@@ -123,7 +157,7 @@ impl Slot {
             self.group_y(side).approve(client).await?;
         }
         match (job, self.y) {
-            (Job::MakeRoom | Job::Grow, Some(side)) => {
+            (Job::MakeRoom | Job::Grow | Job::Surge, Some(side)) => {
                 done(client, &self.group_y(side), "terminate").await?;
                 self.y = None;
             }
@@ -147,6 +181,10 @@ impl Slot {
                 self.documents += 1;
                 self.group_u().change(client, &[&dropped]).await?;
             }
+            Job::Surge if self.beside_documents[self.x] == self.beside[self.x] => {
+                self.beside_documents[self.x] += 1;
+                self.group_beside(self.x).change(client, &[]).await?;
+            }
             _ => {}
         }
         Ok(())
@@ -158,7 +196,12 @@ impl Slot {
         let now = self.now();
         match (job, undone) {
             (Job::MakeRoom | Job::Grow, false) => vec![SlotState { x: 1 - self.x, y: Some(self.x), little: None, ..now }],
-            (Job::MakeRoom | Job::Grow, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
+            (Job::Surge, false) => {
+                let mut beside = self.beside;
+                beside[self.x] = self.beside_documents[self.x];
+                vec![SlotState { x: 1 - self.x, beside, ..now }]
+            }
+            (Job::MakeRoom | Job::Grow | Job::Surge, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
             (Job::Update, false) => vec![SlotState { revision: self.documents, ..now }],
             (Job::Terminate, false) => vec![SlotState { y: None, ..now }],
             (Job::Update | Job::Terminate, true) => vec![now],
@@ -167,14 +210,16 @@ impl Slot {
 
     /// The current state.
     pub fn now(&self) -> SlotState {
-        SlotState { x: self.x, y: self.y, little: self.little, revision: self.revision }
+        SlotState { x: self.x, y: self.y, little: self.little, revision: self.revision, beside: self.beside }
     }
 
     /// Makes one of the outcomes the current state.
     pub fn adopt(&mut self, job: Job, state: SlotState) {
         match job {
             Job::Update => self.revision = state.revision,
-            Job::MakeRoom | Job::Grow | Job::Terminate => (self.x, self.y, self.little) = (state.x, state.y, state.little),
+            Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => {
+                (self.x, self.y, self.little, self.beside) = (state.x, state.y, state.little, state.beside);
+            }
         }
     }
 
@@ -183,9 +228,13 @@ impl Slot {
         let on = |app: &str, member: usize| (self.named(app), self.members[member].name.to_owned());
         match job {
             Job::Update => [on("keep", 2), on(extra(state.revision), 2)].into(),
-            Job::MakeRoom | Job::Grow | Job::Terminate => {
+            Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => {
                 let y = state.y.map(|side| on(["ya", "yb"][side], side));
-                [on("x", state.x)].into_iter().chain(y).chain(state.little.map(|side| on("little", side))).collect()
+                [on("x", state.x), on(BESIDE[0], 0), on(BESIDE[1], 1)]
+                    .into_iter()
+                    .chain(y)
+                    .chain(state.little.map(|side| on("little", side)))
+                    .collect()
             }
         }
     }
@@ -194,8 +243,13 @@ impl Slot {
     pub fn scene(&self, job: Job) -> &[Member] {
         match job {
             Job::Update => &self.members[2..],
-            Job::MakeRoom | Job::Grow | Job::Terminate => &self.members[..2],
+            Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => &self.members[..2],
         }
+    }
+
+    /// The revisions that the pods of apps have in a state, by app.
+    pub fn revisions(&self, state: SlotState) -> [(String, u32); 2] {
+        [0, 1].map(|side| (self.named(BESIDE[side]), state.beside[side]))
     }
 
     /// The number of pods of each app of a job.
@@ -211,6 +265,7 @@ pub struct SlotState {
     y: Option<usize>,
     little: Option<usize>,
     revision: u32,
+    beside: [u32; 2],
 }
 
 async fn done(client: &Client, group: &Group, verb: &str) -> anyhow::Result<()> {

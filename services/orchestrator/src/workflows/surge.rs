@@ -1,15 +1,15 @@
 //! Room for an update where the application runs. Old and new pods run there at the same time for a while; if they do not fit beside the
 //! other applications, those that may move are moved away, as for a newcomer, and the update takes the room that they leave.
 //!
-//! The moves come first, and the claims are raised again when they are made. Meanwhile the room of additional pods is promised to claims of
-//! their own, as that of a newcomer, so that nobody else takes it; these are released in the ledger transaction that raises. That cannot be
-//! done for pods that grow, which take the place of others of the same app: there somebody else may come first. If the pods do not fit
-//! then, another plan is made, up to [`REPLANS`] times. Moves that were made stand.
+//! The moves come first, and the claims are raised again when they are made. Meanwhile the room that is needed besides is promised to claims of
+//! their own, as that of a newcomer, so that nobody else takes it; these are released in the ledger transaction that raises. For pods that
+//! grow that is the difference, which is not certain to fit on the nodes beside the old pods: a plan that comes after another one does without.
+//! If the pods do not fit then, because somebody else came first, another plan is made, up to [`REPLANS`] times. Moves that were made stand.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use drover_api::plans::PlanOrder;
-use drover_api::scheduling::{AppRequest, MemberKey, Move, PlacementTerms, PlanKind, room_of_update};
+use drover_api::scheduling::{AppRequest, Demand, MemberKey, Move, PlacementTerms, PlanKind, room_beside, room_of_update};
 use drover_workflow::{Child, Ctx, Failure, Outcome, StepError, StepResult};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -19,9 +19,6 @@ use super::relocate::{self, Newcomer, Relocate};
 use super::room::{self, REPLANS};
 use super::update::{Kept, RAISE, Update};
 use super::{only, subject};
-
-/// The steps of an update that make room for it where it runs.
-pub const STEPS: [&str; 2] = ["plan_surge", "make_surge_room"];
 
 /// Name of the relocation.
 const CHILD: &str = "surge/relocate";
@@ -53,32 +50,33 @@ pub struct SurgePlan {
 
 /// What an update needs on the members where it runs, as a newcomer to be planned for, and the claims that it replaces there.
 pub fn wanted(kept: &[Kept]) -> (Vec<AppRequest>, Vec<Uuid>) {
-    let (mut apps, mut released) = (BTreeMap::<&str, AppRequest>::new(), Vec::new());
-    // If only the terms changed, no pod is replaced.
-    for kept in kept.iter().filter(|kept| kept.digest != kept.old.digest) {
-        let growth = room_of_update(&kept.old.request.demand, &kept.request.demand);
-        if growth.demand.groups.is_empty() {
+    let room = |kept: &Kept| room_of_update(&kept.old.request.demand, &kept.request.demand);
+    let released = kept.iter().filter(|kept| kept.replaces_pods() && room(kept).replaces).map(|kept| kept.old.id).collect();
+    (where_it_runs(kept, |kept| room(kept).demand), released)
+}
+
+/// What it needs there beside the claims that it has. Without `growth`, nothing of that for apps whose pods grow.
+fn beside(kept: &[Kept], growth: bool) -> Vec<AppRequest> {
+    where_it_runs(kept, |kept| {
+        let (old, new) = (&kept.old.request.demand, &kept.request.demand);
+        if growth || !room_of_update(old, new).replaces { room_beside(old, new) } else { Demand::default() }
+    })
+}
+
+/// Requests for room for copies where they run, and nowhere else.
+fn where_it_runs(kept: &[Kept], room: impl Fn(&Kept) -> Demand) -> Vec<AppRequest> {
+    let mut apps = BTreeMap::<&str, AppRequest>::new();
+    for kept in kept.iter().filter(|kept| kept.replaces_pods()) {
+        let demand = room(kept);
+        if demand.groups.is_empty() {
             continue;
         }
-        if growth.replaces {
-            released.push(kept.old.id);
-        }
-        let app = apps.entry(&kept.old.app).or_insert_with(|| AppRequest {
-            app: kept.old.app.clone(),
-            demand: growth.demand,
-            terms: PlacementTerms::default(),
-        });
-        // Where its copies run, and nowhere else.
+        let app = kept.old.app.as_str();
+        let app = apps.entry(app).or_insert_with(|| AppRequest { app: app.to_owned(), demand, terms: PlacementTerms::default() });
         app.terms.intent.all_of.push(only(&kept.old.member));
         app.terms.logical_cloud = app.terms.logical_cloud.iter().cloned().chain([kept.old.member.clone()]).collect();
     }
-    (apps.into_values().collect(), released)
-}
-
-/// The part of [`wanted`] that needs room beside what the app has: it can be claimed before the claims are raised.
-fn beside(kept: &[Kept]) -> Vec<AppRequest> {
-    let grows: BTreeSet<Uuid> = wanted(kept).1.into_iter().collect();
-    wanted(&kept.iter().filter(|kept| !grows.contains(&kept.old.id)).cloned().collect::<Vec<_>>()).0
+    apps.into_values().collect()
 }
 
 /// The refusal of an update that does not fit.
@@ -119,7 +117,7 @@ pub(super) async fn plan(ctx: &mut Ctx<Update>) -> StepResult {
 pub(super) async fn make_room(ctx: &mut Ctx<Update>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {
     let Some(SurgePlan { id: plan, moves, order, mut places }) = ctx.state.surge.plan.clone() else { return Ok(Vec::new()) };
     ctx.progress(format!("waiting for room: {} to move", moves.len()));
-    let apps = beside(&ctx.input.kept);
+    let apps = beside(&ctx.input.kept, ctx.round == 1);
     places.retain(|(app, _)| apps.iter().any(|request| request.app == *app));
     let id = ctx.derived_id(CHILD);
     ctx.state.surge.made = places.iter().map(|(app, member)| relocate::binding_id(id, app, member)).collect();

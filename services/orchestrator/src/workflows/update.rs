@@ -68,14 +68,14 @@ impl Kept {
         Binding { digest: self.digest.clone(), request: self.request.clone(), ..self.old.clone() }
     }
 
+    /// Whether pods are replaced; not if only the terms have changed.
+    pub(super) fn replaces_pods(&self) -> bool {
+        self.digest != self.old.digest
+    }
+
     /// Resizes the claim to `request`. `during` the update: to the larger of old and new, with the surge of the rollout.
     fn resize(&self, request: &AppRequest, during: bool) -> LedgerChange {
-        LedgerChange::Resize {
-            claim: self.old.id,
-            request: Arc::new(request.clone()),
-            // If only the terms changed, no pod is replaced.
-            surge: during && self.digest != self.old.digest,
-        }
+        LedgerChange::Resize { claim: self.old.id, request: Arc::new(request.clone()), surge: during && self.replaces_pods() }
     }
 }
 
@@ -136,9 +136,9 @@ impl Workflow for Update {
             // On each app's member, the larger of old and new plus the surge: room for both at once before any object changes.
             .step(Step::remote(RAISE, raise).at(PLACEMENT).undo(lower_back))
             // Without that room, others are moved away from there if they may be, and `raise` is repeated.
-            .step(Step::remote(surge::STEPS[0], surge::plan).at(MIGRATION).when(|_, state: &UpdateState| !state.surge.lacks.is_empty()))
+            .step(Step::remote("plan_surge", surge::plan).at(MIGRATION).when(|_, state: &UpdateState| !state.surge.lacks.is_empty()))
             .step(
-                Step::children(surge::STEPS[1], surge::make_room, surge::room_made)
+                Step::children("make_surge_room", surge::make_room, surge::room_made)
                     .when(|_, state: &UpdateState| state.surge.plan.is_some())
                     .undo(surge::release_room)
                     .undo_at(PLACEMENT),

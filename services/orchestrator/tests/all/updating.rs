@@ -118,12 +118,22 @@ async fn update_without_room_for_its_new_pods_moves_others_where_they_may() {
 
 #[tokio::test]
 async fn room_for_an_update_is_promised_to_it_while_others_leave() {
+    is_promised("300m", 2).await;
+}
+
+#[tokio::test]
+async fn room_for_pods_that_grow_in_an_update_is_promised_to_it_while_others_leave() {
+    is_promised("350m", 1).await;
+}
+
+/// `shop` has one pod of 300m, and is updated.
+async fn is_promised(cpu: &str, replicas: u32) {
     let (fakes, stack) = crowded().await;
     fakes.plans.plan_on(&fakes.ledger);
     let dig = approved(&stack, "shop", "300m", &["a"], None).await;
     expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     let mut body = doc("shop", None);
-    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", "300m", 2)).into();
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", cpu, replicas)).into();
     assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let answer = stack.call("POST", &format!("{dig}/update"), None).await;
