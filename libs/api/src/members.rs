@@ -102,6 +102,12 @@ pub struct CopyPod {
     /// The sum over its containers.
     pub restarts: u64,
     pub containers: Vec<String>,
+    /// The object that made it, as `ReplicaSet/web-5d9c` or `Job/migrate`. Absent for a pod that the app contains itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The events of Helm in which the pod runs, separated by commas, if it is itself a hook of a chart: `test`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
     /// RFC 3339.
     pub created: String,
 }

@@ -185,6 +185,7 @@ fn pod(pod: &Value) -> CopyPod {
     let waiting = statuses().find_map(|of| of["state"]["waiting"]["reason"].as_str());
     let ready = status["conditions"].as_array().into_iter().flatten().any(|of| of["type"] == "Ready" && of["status"] == "True");
     let deleting = metadata["deletionTimestamp"].is_string();
+    let owner = metadata["ownerReferences"].as_array().into_iter().flatten().find(|owner| owner["controller"] == true);
     CopyPod {
         namespace: text(&metadata["namespace"]),
         name: text(&metadata["name"]),
@@ -193,6 +194,8 @@ fn pod(pod: &Value) -> CopyPod {
         ready,
         restarts: statuses().filter_map(|of| of["restartCount"].as_u64()).sum(),
         containers: pod["spec"]["containers"].as_array().into_iter().flatten().map(|of| text(&of["name"])).collect(),
+        owner: owner.map(|owner| format!("{}/{}", text(&owner["kind"]), text(&owner["name"]))),
+        hook: metadata["annotations"][labels::HOOK].as_str().map(str::to_owned),
         created: text(&metadata["creationTimestamp"]),
     }
 }

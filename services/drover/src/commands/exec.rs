@@ -8,15 +8,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use drover_api::members::{CopyPod, CopyPods};
+use drover_api::members::CopyPod;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::look::{Copy, copies};
+use super::look::{Copy, copies, meant, pods_of};
 use crate::hub::segment;
 use crate::session::Session;
 
@@ -29,12 +30,13 @@ Examples:
   drover exec shop/db -c postgres -- pg_dump shop > shop.sql
   drover exec -i shop/db -- psql < schema.sql
 
-The exit code is that of the program. Without --pod it runs in the first ready pod by cluster and name. It needs the role deployer in the
+The exit code is that of the program. Without --pod it runs in the first ready pod by cluster and name, of those
+that are neither of Jobs nor tests if there are others. It needs the role deployer in the
 project, and is in the audit log.")]
 pub struct ExecArgs {
     /// `APPLICATION/APP`, or the application if it has one app.
     app: String,
-    /// In this pod.
+    /// In this pod, or in a pod of `Job/NAME`.
     #[arg(long, value_name = "NAME")]
     pod: Option<String>,
     /// In this container of the pod [default: its first].
@@ -78,9 +80,11 @@ pub async fn run(session: &Session, args: &ExecArgs) -> Result<ExitCode> {
     let socket = session.client.websocket(&path, "v5.channel.k8s.io").await?;
     let mut socket = WebSocketStream::from_raw_socket(socket, Role::Client, None).await;
 
-    let raw = tty.then(Raw::enter).transpose()?;
+    // Without input nobody could press Ctrl-C: the terminal must then go on to make a signal of it.
+    let raw = (tty && args.stdin).then(Raw::enter).transpose()?;
     let mut input = args.stdin.then(stdin);
-    let mut resized = tty.then(resizes).transpose()?;
+    let mut resized = tty.then(|| signal(SignalKind::window_change())).transpose()?;
+    let (mut terminated, mut hung_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     if tty {
         socket.send(size()).await?;
     }
@@ -105,6 +109,9 @@ pub async fn run(session: &Session, args: &ExecArgs) -> Result<ExitCode> {
                 }
             }
             () = changed(&mut resized) => socket.send(size()).await?,
+            // An error, so that the terminal is as it was.
+            _ = terminated.recv() => bail!("ended by a signal; the program may still run"),
+            _ = hung_up.recv() => bail!("the terminal is gone; the program may still run"),
         }
     };
     drop(raw);
@@ -118,17 +125,14 @@ async fn chosen(session: &Session, args: &ExecArgs) -> Result<(Copy, CopyPod)> {
     if let Some(other) = copies.iter().find(|copy| copy.app != copies[0].app) {
         bail!("{} has several apps; give one of them, for example {} or {}", args.app, copies[0].app, other.app);
     }
-    let mut found = Vec::new();
-    for copy in copies {
-        let pods: CopyPods = session.client.get(&format!("{}/pods", copy.path)).await?;
-        found.extend(pods.items.into_iter().map(|pod| (copy.clone(), pod)));
+    let found = meant(pods_of(session, copies).await?, args.pod.as_deref());
+    if let Some(wanted) = args.pod.as_ref().filter(|_| found.is_empty()) {
+        bail!("{} has no pod {wanted}; `drover pods {}` lists them", args.app, args.app);
     }
-    if let Some(wanted) = &args.pod {
-        let pod = found.into_iter().find(|(_, pod)| pod.name == *wanted);
-        return pod.with_context(|| format!("{} has no pod {wanted}; `drover pods {}` lists them", args.app, args.app));
-    }
+    // A pod that is named may not be ready: that may be why somebody wants to look into it.
+    let named = found.first().filter(|_| args.pod.is_some()).cloned();
     let total = found.len();
-    let ready = found.into_iter().find(|(_, pod)| pod.ready);
+    let ready = found.into_iter().find(|(_, pod)| pod.ready).or(named);
     let (copy, pod) =
         ready.with_context(|| format!("none of the {total} pods of {} is ready; `drover pods {}` lists them", args.app, args.app))?;
     if total > 1 {
@@ -164,11 +168,7 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> Result<()> {
     Ok(to.flush()?)
 }
 
-fn resizes() -> Result<tokio::signal::unix::Signal> {
-    Ok(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change())?)
-}
-
-async fn changed(resized: &mut Option<tokio::signal::unix::Signal>) {
+async fn changed(resized: &mut Option<Signal>) {
     match resized {
         Some(resized) => drop(resized.recv().await),
         None => std::future::pending().await,

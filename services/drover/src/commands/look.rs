@@ -2,6 +2,7 @@
 //!
 //! Pods, events and logs are read from the clusters at that moment, through cluster-manager; nothing is stored of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -25,14 +26,16 @@ const READ: Duration = Duration::from_secs(60);
 
 /// `drover logs`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  drover logs shop/cart\n  drover logs shop --tail 20 --since 600\n  drover logs shop/cart -f -c nginx")]
+#[command(
+    after_help = "Examples:\n  drover logs shop/cart\n  drover logs shop --tail 20 --since 600\n  drover logs shop/cart -f -c nginx\n  drover logs shop --pod Job/migrate"
+)]
 pub struct LogsArgs {
     /// `APPLICATION/APP`, or the application for all of its apps.
     app: String,
     /// Print further lines as they come, until Ctrl-C.
     #[arg(long, short = 'f')]
     follow: bool,
-    /// Only this pod.
+    /// Only this pod, or those of `Job/NAME` [default: all but those of Jobs and tests, if there are others].
     #[arg(long, value_name = "NAME")]
     pod: Option<String>,
     /// Only this container of each pod.
@@ -112,18 +115,38 @@ pub async fn copies(session: &Session, wanted: &str) -> Result<Vec<Copy>> {
     Ok(copies)
 }
 
+/// The pods of copies.
+///
+/// # Errors
+/// A request fails.
+pub async fn pods_of(session: &Session, copies: Vec<Copy>) -> Result<Vec<(Copy, CopyPod)>> {
+    let mut all = Vec::new();
+    for copy in copies {
+        let pods: CopyPods = session.client.get(&format!("{}/pods", copy.path)).await?;
+        all.extend(pods.items.into_iter().map(|pod| (copy.clone(), pod)));
+    }
+    Ok(all)
+}
+
+/// The pods that are meant: those that `wanted` names (a pod, or what made it), else those of the workloads that keep running. Those of Jobs
+/// and hooks come to an end; they are meant if an app has no others.
+pub fn meant(mut pods: Vec<(Copy, CopyPod)>, wanted: Option<&str>) -> Vec<(Copy, CopyPod)> {
+    if let Some(wanted) = wanted {
+        pods.retain(|(_, pod)| pod.name == wanted || pod.owner.as_deref() == Some(wanted));
+        return pods;
+    }
+    let ends = |pod: &CopyPod| pod.hook.is_some() || pod.owner.as_deref().is_some_and(|owner| owner.starts_with("Job/"));
+    let runs: BTreeSet<String> = pods.iter().filter(|(_, pod)| !ends(pod)).map(|(copy, _)| copy.app.clone()).collect();
+    pods.retain(|(copy, pod)| !ends(pod) || !runs.contains(&copy.app));
+    pods
+}
+
 /// Lists pods.
 ///
 /// # Errors
 /// There is no such app, or a request fails.
 pub async fn pods(session: &Session, app: &str) -> Result<()> {
-    let mut all: Vec<(Copy, CopyPod)> = Vec::new();
-    for copy in copies(session, app).await? {
-        let pods: CopyPods = session.client.get(&format!("{}/pods", copy.path)).await?;
-        all.extend(
-            pods.items.into_iter().map(|pod| (Copy { app: copy.app.clone(), member: copy.member.clone(), path: String::new() }, pod)),
-        );
-    }
+    let all = pods_of(session, copies(session, app).await?).await?;
     let value: Vec<Value> = all.iter().map(|(copy, pod)| with_place(copy, serde_json::to_value(pod).unwrap_or_default())).collect();
     output::print(session.format, &value, |_| {
         let row = |(copy, pod): &(Copy, CopyPod)| {
@@ -172,12 +195,9 @@ fn with_place(copy: &Copy, mut value: Value) -> Value {
 /// There is no such app or no such pod, or no log can be read.
 pub async fn logs(session: &Session, args: LogsArgs) -> Result<()> {
     let mut sources = Vec::new();
-    for copy in copies(session, &args.app).await? {
-        let pods: CopyPods = session.client.get(&format!("{}/pods", copy.path)).await?;
-        for pod in pods.items.into_iter().filter(|pod| args.pod.as_ref().is_none_or(|wanted| pod.name == *wanted)) {
-            let containers = pod.containers.iter().filter(|name| args.container.as_ref().is_none_or(|wanted| *name == wanted));
-            sources.extend(containers.map(|container| (format!("{}/{container}", pod.name), log_path(&copy, &pod.name, container, &args))));
-        }
+    for (copy, pod) in meant(pods_of(session, copies(session, &args.app).await?).await?, args.pod.as_deref()) {
+        let containers = pod.containers.iter().filter(|name| args.container.as_ref().is_none_or(|wanted| *name == wanted));
+        sources.extend(containers.map(|container| (format!("{}/{container}", pod.name), log_path(&copy, &pod.name, container, &args))));
     }
     if sources.is_empty() {
         bail!("there is no such pod or container; `drover pods {}` lists them", args.app);
@@ -281,4 +301,32 @@ pub async fn revisions(session: &Session, name: &str) -> Result<()> {
         };
         (vec!["REVISION", "NOW", "REACHED", "BY", "REQUESTED BY"], items.iter().map(row).collect())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_of_jobs_and_tests_are_meant_when_they_are_named_or_alone() {
+        let pod = |app: &str, name: &str, owner: Option<&str>, hook: Option<&str>| {
+            let pod = json!({"namespace": "default", "name": name, "state": "Running", "ready": true, "restarts": 0, "containers": ["c"],
+                "created": "", "owner": owner, "hook": hook});
+            (Copy { app: app.to_owned(), member: "onprem+a".to_owned(), path: String::new() }, serde_json::from_value(pod).unwrap())
+        };
+        let all = vec![
+            pod("shop/web", "web-1", Some("ReplicaSet/web-5d"), None),
+            pod("shop/web", "migrate-x", Some("Job/migrate"), None),
+            pod("shop/web", "try", None, Some("test")),
+            pod("shop/nightly", "nightly-y", Some("Job/nightly-1"), None),
+            pod("shop/bare", "bare", None, None),
+        ];
+        let names = |wanted| meant(all.clone(), wanted).into_iter().map(|(_, pod)| pod.name).collect::<Vec<_>>();
+        assert_eq!(names(None), ["web-1", "nightly-y", "bare"]);
+        assert_eq!(names(Some("try")), ["try"]);
+        assert_eq!(names(Some("Job/migrate")), ["migrate-x"]);
+        assert!(names(Some("migrate")).is_empty());
+    }
 }
