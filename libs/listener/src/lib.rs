@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-pub use open::{OpenConnection, OpenConnections};
+pub use open::{Full, OpenConnection, OpenConnections, Place, Places};
 
 /// Limits of a listener.
 #[derive(Clone, Copy, Debug)]

@@ -76,6 +76,7 @@ codes! {
     ORIGIN_REFUSED "origin_refused" 403 "The request was sent by a page of another site";
     HOST_NOT_ALLOWED "host_not_allowed" 421 "This service is not known by this name";
     RATE_LIMITED "rate_limited" 429 "Too many requests";
+    TOO_MANY_PROGRAMS "too_many_programs" 429 "Too many programs run at once";
     TIMEOUT "timeout" 504 "The request took too long";
     INTERNAL "internal" 500 "Something failed inside Drover";
     NOT_YET "not_yet" 501 "Not implemented in this version";

@@ -47,6 +47,15 @@ pub struct User {
 }
 
 impl Identity {
+    /// For whom limits count that each sender has; `None` for those that several share.
+    pub fn key(&self) -> Option<String> {
+        match self {
+            Self::Token(id) => Some(id.to_string()),
+            Self::User(user) => Some(format!("user {}", user.subject)),
+            Self::Anyone | Self::ApiToken | Self::Peer => None,
+        }
+    }
+
     /// For the audit log.
     pub fn via(&self) -> &'static str {
         match self {

@@ -37,18 +37,19 @@ impl Handshake {
         &self.headers
     }
 
-    /// The answer for the client, if the server has agreed; the connections are then joined until one of them ends. Another answer is returned
-    /// as it is.
+    /// The answer for the client, if the server has agreed; the connections are then joined until one of them ends, and `place` is kept for as
+    /// long. Another answer is returned as it is.
     ///
     /// # Errors
     /// The answer of a server that has not agreed.
-    pub fn join<B>(self, mut answer: Response<B>) -> Result<Response<Body>, Response<B>> {
+    pub fn join<B>(self, mut answer: Response<B>, place: impl Send + 'static) -> Result<Response<Body>, Response<B>> {
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(answer);
         }
         let server = hyper::upgrade::on(&mut answer);
         // It ends with either side, and at the latest with the process.
         tokio::spawn(async move {
+            let _place = place;
             if let (Ok(client), Ok(server)) = (self.client.await, server.await) {
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
                 let copied = tokio::io::copy_bidirectional(&mut client, &mut server);

@@ -7,6 +7,7 @@
 mod access;
 mod oidc;
 mod page;
+mod programs;
 mod proxy;
 mod routes;
 mod sign_in;
@@ -22,6 +23,7 @@ use clap::Args;
 use drover_service::{Common, Running};
 use drover_store::SealKey;
 use oidc::Provider;
+use programs::Programs;
 use secrecy::{ExposeSecret, SecretString};
 use sign_in::SignIn;
 use utoipa_axum::router::OpenApiRouter;
@@ -29,6 +31,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub use access::rules::page as roles_page;
 pub use access::{AuditSettings, RateSettings};
 pub use oidc::OidcSettings;
+pub use programs::ProgramSettings;
 pub use proxy::PUBLIC;
 
 /// Settings of the gateway.
@@ -49,6 +52,9 @@ pub struct Config {
     /// Limit of requests
     #[command(flatten)]
     pub rate: RateSettings,
+    /// Limit of programs in containers
+    #[command(flatten)]
+    pub programs: ProgramSettings,
     /// Audit log
     #[command(flatten)]
     pub audit: AuditSettings,
@@ -80,7 +86,7 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let provider = Provider::new(&config.oidc, config.listen)?;
     common.identities = Some(Arc::new(Known::new(store.clone(), provider.clone())));
     let listener = drover_service::bind(config.listen, &common).await?;
-    let services = proxy::Services::new(&common)?;
+    let services = proxy::Services::new(&common, Programs::new(config.programs))?;
     services.watch_readiness(&common);
     let access = Access::new(store.clone(), Audit::open(&config.audit, store)?, RateLimit::new(config.rate), services.clone());
     let sign_in = SignIn { sessions: common.sessions.clone(), provider, secure: common.tls.is_some() };

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
 use drover_service::peer::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 use drover_service::tunnel::Handshake;
-use drover_service::{Common, Peer, Tls, codes};
+use drover_service::{Common, Peer, Principal, Tls, codes};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
@@ -20,6 +20,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::programs::Programs;
 use crate::routes::{Upstream, upstream};
 
 /// Time limit of a request to a service; longer than any long poll.
@@ -35,6 +36,7 @@ pub struct Services(Arc<Upstreams>);
 struct Upstreams {
     token: SecretString,
     each: Vec<Entry>,
+    programs: Programs,
 }
 
 /// A service and the ways to ask it.
@@ -52,7 +54,7 @@ impl Services {
     ///
     /// # Errors
     /// There is no TLS.
-    pub fn new(common: &Common) -> anyhow::Result<Self> {
+    pub fn new(common: &Common, programs: Programs) -> anyhow::Result<Self> {
         let peers = &common.peers;
         let each = Upstream::ALL.into_iter().map(|upstream| {
             let base = match upstream {
@@ -67,7 +69,7 @@ impl Services {
             let proxy = ReverseProxy::new_with_client("", base.as_str(), client.clone()).with_policy(policy);
             Ok(Entry { upstream, proxy, peer: common.peer(upstream.name(), base), client, base: base.clone() })
         });
-        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.collect::<anyhow::Result<_>>()? })))
+        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.collect::<anyhow::Result<_>>()?, programs })))
     }
 
     /// One service, to call it directly.
@@ -92,6 +94,13 @@ impl Services {
 
     /// Passes on a request that is to become a WebSocket.
     async fn tunnel(&self, to: Upstream, handshake: Handshake, mut request: Request) -> Response {
+        // Every request here has a sender: see drover_service::guard.
+        let principal =
+            request.extensions().get::<Principal>().ok_or_else(|| codes::UNAUTHORIZED.problem("nobody is known to have sent this"));
+        let place = match principal.and_then(|principal| self.0.programs.take(principal)) {
+            Ok(place) => place,
+            Err(problem) => return problem.into_response(),
+        };
         let Entry { client, base, .. } = self.entry(to);
         self.prepare(&mut request);
         request.headers_mut().extend(handshake.headers().clone());
@@ -100,7 +109,7 @@ impl Services {
         *request.uri_mut() = uri;
         request.headers_mut().remove(header::HOST);
         match tokio::time::timeout(UPSTREAM_TIMEOUT, client.request(request)).await {
-            Ok(Ok(answer)) => handshake.join(answer).unwrap_or_else(|answer| answer.map(Body::new)),
+            Ok(Ok(answer)) => handshake.join(answer, place).unwrap_or_else(|answer| answer.map(Body::new)),
             Ok(Err(_)) | Err(_) => unavailable(to),
         }
     }

@@ -79,7 +79,7 @@ impl App {
         request.headers_mut().extend(handshake.headers().clone());
         let answer = tokio::time::timeout(DEADLINE, client.send(request)).await;
         let answer = answer.map_err(|_| problem(Failure::unreachable("no answer in time")))?.map_err(refused)?;
-        match handshake.join(answer) {
+        match handshake.join(answer, ()) {
             Ok(switched) => Ok(switched),
             Err(answer) => Err(refused(said(answer).await)),
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use drover_service::{Identity, Principal, Problem, codes};
+use drover_service::{Principal, Problem, codes};
 use http::{HeaderValue, header};
 
 /// Settings of the limit.
@@ -55,12 +55,8 @@ impl RateLimit {
     /// # Errors
     /// `rate_limited`: it is one too many at present.
     pub fn count(&self, principal: &Principal) -> Result<(), Problem> {
-        let key = match &principal.identity {
-            Identity::Token(id) => id.to_string(),
-            Identity::User(user) => format!("user {}", user.subject),
-            Identity::Anyone | Identity::ApiToken | Identity::Peer => return Ok(()),
-        };
-        let Some(wait) = self.take(key, Instant::now()) else { return Ok(()) };
+        let wait = principal.identity.key().and_then(|key| self.take(key, Instant::now()));
+        let Some(wait) = wait else { return Ok(()) };
         let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
         Err(codes::RATE_LIMITED
             .problem(format!("{} sends more than {} requests per second; wait {seconds} s", principal.name, self.settings.per_second))

@@ -1,17 +1,21 @@
 //! Tokens, roles, what is shown, the audit log and limits, before services that say what reached them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use axum::extract::Request;
-use axum::routing::get;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use drover_gateway::{AuditSettings, Config, RateSettings, start};
+use drover_gateway::{AuditSettings, Config, ProgramSettings, RateSettings, start};
 use drover_service::{Common, Peers, Running};
-use drover_testkit::{HttpServer, TestDb, test_db};
+use drover_testkit::{HttpServer, TestDb, eventually, test_db};
+use hyper_util::rt::TokioIo;
 use reqwest::{Client, Method, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
+use tokio::io::AsyncReadExt;
 
 use crate::proxy::config;
 
@@ -39,8 +43,20 @@ async fn services() -> HttpServer {
         .route("/v2/apps", get(|| async move { Json(apps) }))
         .route("/v2/operations", get(|| async move { Json(list) }))
         .route("/v2/operations/{id}", get(|| async move { Json(of_blog) }))
+        .route("/v2/cluster-providers/{provider}/clusters/{cluster}/copies/{binding}/exec", post(program))
         .fallback(echo);
     HttpServer::start(router).await
+}
+
+/// A program that ends with its input.
+async fn program(mut request: Request) -> (StatusCode, HeaderMap) {
+    let client = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut client = TokioIo::new(client.await.unwrap());
+        while client.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {}
+    });
+    let headers = [(header::CONNECTION, "Upgrade"), (header::UPGRADE, "websocket")];
+    (StatusCode::SWITCHING_PROTOCOLS, headers.map(|(name, value)| (name, HeaderValue::from_static(value))).into_iter().collect())
 }
 
 pub struct Gateway {
@@ -300,6 +316,36 @@ async fn token_that_sends_too_much_is_told_when_to_come_back() {
         assert!(answer.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() >= 1);
     }
     assert_eq!(gateway.status(Method::GET, GROUP, ADMIN).await, 200, "others are not concerned");
+    gateway.running.stop().await;
+}
+
+#[tokio::test]
+async fn programs_in_containers_are_limited_for_each_token_and_in_all() {
+    let gateway = Gateway::start(|config| config.programs = ProgramSettings { max_programs: 3, max_programs_per_user: 2 }).await;
+    let (ci, dev) = (gateway.token("ci", "deployer", Value::Null).await, gateway.token("dev", "deployer", Value::Null).await);
+    let path = format!("/v2/cluster-providers/onprem/clusters/a/copies/{COPY}/exec?pod=web-1&command=sh");
+    let exec = async |token: &str| {
+        let request = gateway.http.post(format!("http://{}{path}", gateway.running.addr)).bearer_auth(token);
+        let request = request.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, "websocket");
+        request.send().await.unwrap()
+    };
+    let mut open = Vec::new();
+    for token in [&ci, &ci, &dev] {
+        open.push(exec(token).await.upgrade().await.expect("the program runs"));
+    }
+    for (token, why) in [(ci.as_str(), "ci runs 2 programs"), (&dev, "3 programs run"), (ADMIN, "3 programs run")] {
+        let refused = exec(token).await;
+        assert_eq!(refused.status(), 429, "{why}");
+        let problem: Value = refused.json().await.unwrap();
+        assert!(problem["code"] == "too_many_programs" && problem["detail"].as_str().unwrap().starts_with(why), "{problem}");
+    }
+    drop(open.remove(0));
+    let again = eventually(Duration::from_secs(30), async || {
+        let answer = exec(&ci).await;
+        (answer.status() == 101).then_some(answer)
+    });
+    again.await;
+    drop(open);
     gateway.running.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_gateway::{AuditSettings, Config, OidcSettings, RateSettings, start};
+use drover_gateway::{AuditSettings, Config, OidcSettings, ProgramSettings, RateSettings, start};
 use drover_service::{Common, Peers};
 use drover_testkit::seal_key;
 use serde_json::Value;
@@ -39,6 +39,7 @@ pub fn config() -> Config {
         seal_key: Some(seal_key()),
         seal_key_file: PathBuf::new(),
         rate: RateSettings::default(),
+        programs: ProgramSettings::default(),
         audit: AuditSettings::default(),
         oidc: OidcSettings::default(),
     }
