@@ -203,8 +203,8 @@ pub struct BindingStatus {
     /// Workloads of which another field manager has chosen the number of replicas; Drover does not change it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scaled: Vec<ScaledWorkload>,
-    /// Objects that are left in the cluster although the binding no longer contains them, because others would lose theirs with them: a
-    /// sentence per object, for people.
+    /// Objects that are left in the cluster although the binding no longer contains them, because others would lose theirs with them or,
+    /// as volume claims, because they have data: a sentence per object, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
     /// The pods of [`Share::releases`] that are known to run here no longer and whose volumes are given up, as `namespace/name`.

@@ -42,8 +42,8 @@ pub struct Operation {
     /// Copies that remain in clusters that cannot be reached. They are removed when the cluster can be reached again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<String>,
-    /// Objects that stay in a cluster for good although their app is removed there, because others would lose theirs with them: a
-    /// CustomResourceDefinition or a Namespace, and why.
+    /// Objects that stay in a cluster for good although their app is removed there, and why: a CustomResourceDefinition or a Namespace with
+    /// which others would lose theirs, and volume claims that StatefulSets made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
     /// Time in RFC 3339.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use drover_api::plans::PlanSubject;
 use drover_api::scheduling::{Holds, Plan, PlanScheduling};
 use drover_testkit::eventually;
+use serde_json::json;
 
 use crate::base::member;
 use crate::fakes::Behaviour;
@@ -19,9 +20,12 @@ async fn deployment_whose_pods_find_no_nodes_goes_to_another_member() {
     let fakes = members();
     let stack = Stack::waiting(&fakes, LONG).await;
     fakes.members.behave("shop", "a", Behaviour::Unschedulable);
+    fakes.members.keep("shop", "PersistentVolumeClaim/default/data-shop-0 stays with its data");
     let dig = approved(&stack, "shop", "600m", &["a", "b"], None).await;
-    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    let operation = run(&stack, &format!("{dig}/instantiate")).await;
+    expect_state(&operation, "succeeded");
     assert_eq!((fakes.ledger.summary(), fakes.members.present()), (vec!["shop@b held".to_owned()], vec!["shop@b".to_owned()]));
+    assert_eq!(operation["kept"], json!(["on onprem+a: PersistentVolumeClaim/default/data-shop-0 stays with its data"]), "{operation:#}");
 }
 
 #[tokio::test]

@@ -250,7 +250,7 @@ impl Worker {
         if !self.bindings[&id].superfluous(&self.view).is_empty() {
             return Ok(Outcome::Again);
         }
-        if !self.delete_volumes(member, id).await? {
+        if !self.settle_volumes(member, id).await? {
             return Ok(Outcome::Again);
         }
         let fence = self.bindings[&id].row.desired.fence;

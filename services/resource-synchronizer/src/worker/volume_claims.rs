@@ -1,5 +1,5 @@
 //! Volume claims that StatefulSets made. Kubernetes keeps them when a StatefulSet is deleted, because they have its data, and so does Drover
-//! unless their deletion was asked for.
+//! unless their deletion was asked for. Those that stay are named: also where an app was only tried and went elsewhere.
 //!
 //! A claim belongs to a StatefulSet if its name is `<template>-<set>-<number>` and it has the labels of the set's selector, both of which the
 //! controller of StatefulSets gives it. They are deleted when the pods are gone, so that no pod loses a volume that it uses.
@@ -21,6 +21,8 @@ use crate::store;
 /// What a StatefulSet calls its claims.
 #[derive(Debug, PartialEq, Eq)]
 struct Claims {
+    /// Name of the StatefulSet.
+    set: String,
     namespace: String,
     /// `<template>-<set>-`, one for each template.
     prefixes: Vec<String>,
@@ -46,7 +48,7 @@ impl Claims {
         }
         let selector = labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned();
-        Some(Self { namespace, prefixes, selector })
+        Some(Self { set: set.to_owned(), namespace, prefixes, selector })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -58,19 +60,38 @@ impl Claims {
 }
 
 impl Worker {
-    /// Deletes the claims of a binding that is absent, if that was asked for. Returns whether none is left. One that the cluster does not let
-    /// go is named in the result and holds up nothing.
-    pub(super) async fn delete_volumes(&mut self, member: &Member, id: Uuid) -> Result<bool, Error> {
+    /// Deletes the claims of a binding that is absent, if that was asked for, and names the others. Returns whether none is left that is to
+    /// go. One that the cluster does not let go is named in the result and holds up nothing.
+    pub(super) async fn settle_volumes(&mut self, member: &Member, id: Uuid) -> Result<bool, Error> {
         let desired = self.bindings[&id].row.desired.clone();
-        if !desired.delete_volumes {
-            return Ok(true);
-        }
         let bundle = store::bundles::get(&self.app.store, &desired.digest).await?.unwrap_or_default();
         let mut none_left = true;
         for claims in bundle.iter().filter_map(|object| Claims::of(object, &desired.namespace)) {
-            for claim in member.list_metadata("v1", "PersistentVolumeClaim", &claims.selector).await? {
+            let listed = match member.list_metadata("v1", "PersistentVolumeClaim", &claims.selector).await {
+                // Who may not read claims can still remove the app.
+                Err(MemberError::Unauthorized(_)) if !desired.delete_volumes => {
+                    self.keep(
+                        id,
+                        format!("volume claims of StatefulSet/{}/{} stay with their data, if it made any", claims.namespace, claims.set),
+                    )
+                    .await?;
+                    continue;
+                }
+                listed => listed?,
+            };
+            for claim in listed {
                 let name = claim.name.clone().unwrap_or_default();
                 if claim.namespace.as_deref() != Some(&claims.namespace) || !claims.has(&name) {
+                    continue;
+                }
+                if !desired.delete_volumes {
+                    if claim.deletion_timestamp.is_none() {
+                        let why = format!(
+                            "PersistentVolumeClaim/{}/{name} stays with its data: StatefulSet {} made it",
+                            claims.namespace, claims.set
+                        );
+                        self.keep(id, why).await?;
+                    }
                     continue;
                 }
                 if claim.deletion_timestamp.is_some() {

@@ -14,7 +14,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::{MEMBER, PATIENCE, Stack, binding};
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding};
 
 const OTHER: &str = "onprem+b";
 
@@ -115,6 +115,16 @@ impl Database {
         bound.sort();
         (pods, bound)
     }
+}
+
+#[tokio::test]
+async fn volume_claims_that_stay_when_an_app_leaves_are_named() {
+    let db = Database::start().await;
+    db.stack.desire(&absent(&db.old)).await;
+    let kept = db.stack.reaches(&absent(&db.old), Phase::Gone).await.kept;
+    let named = |ordinal: u32| format!("PersistentVolumeClaim/default/data-db-{ordinal} stays with its data: StatefulSet db made it");
+    assert_eq!(kept, [named(0), named(1)]);
+    assert_eq!(db.there(MEMBER).await.1.len(), 2, "they are there");
 }
 
 #[tokio::test]
