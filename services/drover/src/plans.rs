@@ -76,6 +76,11 @@ pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Resul
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, document, |_| (vec![], vec![]));
     }
+    output::write_stdout(&text(document, why_not))
+}
+
+/// A plan as people read it; with `why_not` also why each other candidate stays.
+pub fn text(document: &PlanDocument, why_not: bool) -> String {
     let mut text = format!("plan {}  {:?}  {}\n", document.id, document.state, document.kind);
     if let Some(why) = &document.why {
         text.push_str(&format!("{why}\n"));
@@ -103,7 +108,7 @@ pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Resul
         }
         (None, None) => {}
     }
-    output::write_stdout(&text)
+    text
 }
 
 /// A plan as lines of text, as the demo and `plan show` print it.

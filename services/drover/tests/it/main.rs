@@ -15,6 +15,7 @@ mod leaving;
 mod memguard;
 mod movable;
 mod page;
+mod plans;
 mod readme;
 mod tutorial;
 mod upgrade;
