@@ -11,6 +11,7 @@ pub mod members;
 pub mod processes;
 mod ready;
 mod system;
+pub mod terminal;
 
 pub use members::{Backend, Member};
 pub use ready::Witness;
