@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_members::labels;
 use drover_store::SealKey;
 use serde::Serialize;
 use serde_json::Value;
@@ -185,9 +186,10 @@ fn view(found: Revision, apps: &[RevisionApp], current: bool) -> RevisionView {
 pub(super) struct Objects(BTreeMap<(String, String), Value>);
 
 impl Objects {
-    /// Adds the objects of an app.
+    /// Adds the objects of an app, without those that only run when its tests are asked for: no deployment writes them, and charts give them
+    /// a random name each time.
     pub fn add(&mut self, app: &str, objects: impl IntoIterator<Item = Value>) {
-        for object in objects {
+        for object in objects.into_iter().filter(|object| object["metadata"]["annotations"][labels::HOOK] != "test") {
             self.0.insert((app.to_owned(), name_of(&object)), object);
         }
     }
@@ -253,6 +255,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn tests_of_a_chart_are_no_difference() {
+        let (mut old, mut new) = (Objects::default(), Objects::default());
+        let hook = |name: &str, events: &str| json!({"kind": "Pod", "metadata": {"name": name, "annotations": {"drover.io/hook": events}}});
+        old.add("web", [hook("web-test-x1", "test"), hook("before", "pre-upgrade")]);
+        new.add("web", [hook("web-test-y2", "test")]);
+        let found = differences(&old, &new);
+        assert!(
+            matches!(&found[..], [one] if one.object == "Pod/before" && one.change == "removed"),
+            "{}",
+            serde_json::to_string(&found).unwrap()
+        );
+    }
 
     #[test]
     fn differences_are_patches_and_hide_secret_values() {
