@@ -14,8 +14,11 @@ DROVER_SECRETS=$secrets docker-compose config >"$secrets/config.yml"
 /usr/bin/python3 - "$secrets/config.yml" <<'P'
 import glob, re, sys, yaml
 
+pinned = re.compile(r"@sha256:[0-9a-f]{64}$")
+stages = re.findall(r"^FROM (\S+)", open("deploy/docker/Dockerfile").read(), re.M)
+unpinned = [f"Dockerfile: FROM {image} has no digest" for image in stages if image != "scratch" and not pinned.search(image)]
 services = yaml.safe_load(open(sys.argv[1]))["services"]
-faults = []
+faults = unpinned
 
 def code(service):
     return "".join(open(f).read() for room in ("libs/*", f"services/{service}") for f in glob.glob(room + "/src/**/*.rs", recursive=True))
@@ -27,6 +30,8 @@ for name, service in services.items():
     if ports and (name not in ("gateway", "traffic") or not all(p.startswith("127.0.0.1:") for p in ports)):
         faults.append(f"{name}: published as {ports}")
     if name == "postgres":
+        if not pinned.search(service["image"]):
+            faults.append(f"{name}: its image has no digest")
         continue
     if service.get("user") != "65532:65532" or not service.get("read_only"):
         faults.append(f"{name}: not an unprivileged user on a read-only root")

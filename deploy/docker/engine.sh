@@ -40,7 +40,8 @@ runroot = "$dir/run"
 [storage.options]
 additionalimagestores = ["$images"]
 C
-export CONTAINERS_CONF=$dir/containers.conf CONTAINERS_STORAGE_CONF=$dir/storage.conf DOCKER_HOST=unix://$dir/docker.sock DOCKER_BUILDKIT=0
+# Stand-ins are known by their tags.
+export DROVER_POSTGRES_IMAGE=postgres:15-bookworm CONTAINERS_CONF=$dir/containers.conf CONTAINERS_STORAGE_CONF=$dir/storage.conf DOCKER_HOST=unix://$dir/docker.sock DOCKER_BUILDKIT=0
 
 command=
 clean_up() {

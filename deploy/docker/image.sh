@@ -17,7 +17,7 @@ for library in $(ldd "$context/drover/out/"* | grep -o '/[^ ]*' | grep '\.so' | 
 done
 cp "$helm" "$context/helm/helm"
 {
-  sed -n '/^FROM debian/,$p' "$top/deploy/docker/Dockerfile"
+  sed -n '/^FROM debian/,$p' "$top/deploy/docker/Dockerfile" | sed '/^FROM/s/@sha256:[0-9a-f]*//' # stand-ins have other digests
   [ -z "$(ls "$context/drover/libraries")" ] || echo "COPY --from=drover /libraries/ /"
 } >"$context/Dockerfile"
 podman build --isolation chroot --build-context "drover=$context/drover" --build-context "helm=$context/helm" --file "$context/Dockerfile" \
