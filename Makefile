@@ -74,8 +74,9 @@ learned-groups: ## trains the shipped policy `learned` of group placement again,
 	"$$CARGO_TARGET_DIR/release/drover" experiment groups --only-learned --no-large --seeds 1 --seed 4 \
 	  --save-learned libs/scheduling/src/groups/learned/shipped.json
 
-lint: ## format, clippy, licences and sources (the first time builds cargo-deny)
+lint: ## format, clippy, licences, sources, known vulnerabilities (the first time builds cargo-deny)
 	@. deploy/env.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	deploy/deny.sh
+	deploy/advisories.sh

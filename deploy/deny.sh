@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deny.sh: checks licences, bans and sources of all dependencies by the rules of deny.toml.
+# deny.sh [CHECK...]: checks all dependencies by the rules of deny.toml; without CHECK their licences, bans and sources.
 # The first run builds a pinned cargo-deny into $DROVER_CACHE/tools, which takes some minutes; later runs take seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,4 +17,5 @@ if [ ! -x "$tools/bin/cargo-deny" ]; then
     rm -rf "$DROVER_CACHE/tools/build"
   ) 9>"$DROVER_CACHE/tools/.lock"
 fi
-"$tools/bin/cargo-deny" --log-level warn check bans licenses sources
+[ $# -gt 0 ] || set -- bans licenses sources
+"$tools/bin/cargo-deny" --log-level warn check "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [--long]: everything `make test` does, from an empty machine to a closing line "N passed, N failed".
-# --long also runs the tests marked #[ignore], more cases of the property tests, and cargo-deny (as `make lint` does).
+# --long also runs the tests marked #[ignore], more cases of the property tests, cargo-deny and known vulnerabilities (as `make lint` does).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 step() { echo "== $* ($(date +%T))"; }
@@ -39,8 +39,9 @@ step "clippy"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
 case ${1:-} in --long)
-  step "licences, bans, sources"
-  deploy/deny.sh ;;
+  step "licences, bans, sources, known vulnerabilities"
+  deploy/deny.sh
+  deploy/advisories.sh ;;
 esac
 
 step "tests"
