@@ -36,6 +36,10 @@ pub struct DesiredBinding {
     /// What it may write besides namespaced objects in `namespace`. Missing: everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Arc<Grants>>,
+    /// The service account of the member, as `namespace/name`, as which its objects are written and deleted. Missing: the account that Drover
+    /// has in the member. With `absent` it stays the one with which they were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act_as: Option<Arc<str>>,
     /// The part of the app that runs here while its pods move one after the other with their volumes. Missing: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Arc<Share>>,

@@ -171,9 +171,9 @@ impl Member {
     /// [`MemberError::Conflict`] if it has changed; otherwise when the member refuses the change or does not answer.
     pub async fn merge(&self, id: &ObjectId, patch: &Value) -> Result<(), MemberError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        let api = self.api(id).await?;
+        let api = self.writing(id).await?;
         let answer = within(api.patch_metadata(&id.name, &params, &Patch::Merge(patch))).await;
-        answer.map(drop).map_err(|error| error.of_object(id))
+        answer.map(drop).map_err(|error| self.refusal(error, id))
     }
 }
 

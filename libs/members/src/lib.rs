@@ -8,6 +8,7 @@
 //!
 //! Invariant: this crate never changes an object in a member that does not belong to Drover or, as its pods and volumes do, to an app of it.
 
+mod acting;
 pub mod amounts;
 pub mod clients;
 mod exact;

@@ -21,7 +21,7 @@ use crate::object_id::ObjectId;
 use crate::objects::{self, Object};
 use crate::serving::Expectation;
 use crate::shared::Sharers;
-use crate::{removed, untyped};
+use crate::{acting, removed, untyped};
 
 /// How long one request may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -51,6 +51,18 @@ pub enum MemberError {
         /// To whom it seems to belong.
         whose: String,
     },
+    /// The account as which it is written lacks the right, or Drover's own may not act as it.
+    #[error("{id}: {}: {reason}", whose_fault(account, verb))]
+    NotPermitted {
+        /// The object.
+        id: Box<ObjectId>,
+        /// The service account, as `namespace/name`.
+        account: Arc<str>,
+        /// What it may not do: `patch`, `create`, `delete`; or `impersonate`.
+        verb: String,
+        /// The member's message.
+        reason: String,
+    },
     /// The object was changed by somebody else at the same time; worth another attempt.
     #[error("{0} changed meanwhile")]
     Conflict(Box<ObjectId>),
@@ -72,6 +84,7 @@ impl MemberError {
             Self::Unauthorized(_) => "unauthorized",
             Self::UnknownKind { .. } => "unknown_kind",
             Self::Foreign { .. } => "foreign_object",
+            Self::NotPermitted { .. } => "account_refused",
             Self::Conflict(_) => "conflict",
             Self::Refused { .. } => "refused",
         }
@@ -82,7 +95,18 @@ impl MemberError {
     }
     /// Whether the fault concerns the object or its kind: a preflight reports these.
     pub fn is_object(&self) -> bool {
-        matches!(self, Self::UnknownKind { .. } | Self::Foreign { .. } | Self::Refused { .. })
+        matches!(self, Self::UnknownKind { .. } | Self::Foreign { .. } | Self::Refused { .. } | Self::NotPermitted { .. })
+    }
+    /// Its own code if the rights of an account are at fault, else the general one for what was tried.
+    pub fn code_or(&self, general: &'static str) -> &'static str {
+        if matches!(self, Self::NotPermitted { .. }) { self.code() } else { general }
+    }
+}
+
+fn whose_fault(account: &str, verb: &str) -> String {
+    match verb {
+        "impersonate" => format!("Drover may not act as the account {account} of the logical cloud in this cluster"),
+        verb => format!("the account {account} of the logical cloud may not {verb} it in this cluster"),
     }
 }
 
@@ -116,23 +140,48 @@ pub struct Scaled {
     pub replicas: i32,
 }
 
-/// One member, reached through one client.
+/// One member, reached through one client. A clone shares what is known of it.
+#[derive(Clone)]
 pub struct Member {
     client: Client,
+    /// The account as which objects of apps are written, and its client.
+    account: Option<(Arc<str>, Client)>,
+    pub(crate) known: Arc<Known>,
+}
+
+/// What has been found out of a member.
+#[derive(Default)]
+pub(crate) struct Known {
     mappings: Mutex<HashMap<(String, String), Mapping>>,
     /// Namespaces that were seen, and when.
     pub(crate) namespaces: Mutex<HashMap<String, Instant>>,
+    /// A client for each account that was asked for.
+    accounts: Mutex<HashMap<Arc<str>, Client>>,
 }
 
 impl Member {
     /// A member reached through this client. Sends no request yet.
     pub fn new(client: Client) -> Self {
-        Self { client, mappings: Mutex::default(), namespaces: Mutex::default() }
+        Self { client, account: None, known: Arc::default() }
     }
 
-    /// Its client, for watches.
+    /// The same member, of which objects of apps are written as the service account `namespace/name`. `None`: as the credential's own user.
+    pub fn acting_as(&self, account: Option<&Arc<str>>) -> Self {
+        let client = |account: &Arc<str>| {
+            let mut known = lock(&self.known.accounts);
+            known.entry(Arc::clone(account)).or_insert_with(|| acting::client_as(&self.client, account)).clone()
+        };
+        Self { account: account.map(|account| (Arc::clone(account), client(account))), ..self.clone() }
+    }
+
+    /// Its client, for watches and whatever is read.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The client with which objects of apps are written.
+    pub fn writer(&self) -> Client {
+        self.account.as_ref().map_or_else(|| self.client(), |(_, client)| client.clone())
     }
 
     /// How a kind is addressed. Known kinds are kept; an unknown one is asked for each time, because a CRD may have been added.
@@ -141,7 +190,7 @@ impl Member {
     /// When the member does not serve the kind, or does not answer.
     pub async fn mapping(&self, api_version: &str, kind: &str) -> Result<Mapping, MemberError> {
         let key = (api_version.to_owned(), kind.to_owned());
-        if let Some(mapping) = lock(&self.mappings).get(&key) {
+        if let Some(mapping) = lock(&self.known.mappings).get(&key) {
             return Ok(mapping.clone());
         }
         let unknown = || MemberError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
@@ -155,7 +204,7 @@ impl Member {
             Err(error) => return Err(error.of_member()),
         };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let mut known = lock(&self.mappings);
+        let mut known = lock(&self.known.mappings);
         for resource in listed.resources.into_iter().filter(|resource| !resource.name.contains('/')) {
             let mapping = Mapping {
                 namespaced: resource.namespaced,
@@ -350,12 +399,12 @@ impl Member {
             return Ok(false);
         }
         let exactly_this = Preconditions { uid: found.uid, resource_version: found.resource_version };
-        let api = self.api(id).await?;
+        let api = self.writing(id).await?;
         match within(api.delete(&id.name, &DeleteParams::background().preconditions(exactly_this))).await {
             // The answer is a Status once the object is deleted, and the object while it is being deleted.
             Ok(answer) => Ok(answer.is_right()),
             Err(RequestError::Api(404, _)) => Ok(true),
-            Err(error) => Err(error.of_object(id)),
+            Err(error) => Err(self.refusal(error, id)),
         }
     }
 
@@ -395,11 +444,31 @@ impl Member {
     /// # Errors
     /// When the kind is not served, or the member does not answer.
     pub async fn api(&self, id: &ObjectId) -> Result<Api<DynamicObject>, MemberError> {
+        self.api_with(self.client(), id).await
+    }
+
+    /// Like [`Self::api`], to write an object of an app.
+    pub(crate) async fn writing(&self, id: &ObjectId) -> Result<Api<DynamicObject>, MemberError> {
+        self.api_with(self.writer(), id).await
+    }
+
+    async fn api_with(&self, client: Client, id: &ObjectId) -> Result<Api<DynamicObject>, MemberError> {
         let mapping = self.mapping(&id.api_version, &id.kind).await?;
         Ok(match id.namespace.is_empty() {
-            true => Api::all_with(self.client(), &mapping.resource),
-            false => Api::namespaced_with(self.client(), &id.namespace, &mapping.resource),
+            true => Api::all_with(client, &mapping.resource),
+            false => Api::namespaced_with(client, &id.namespace, &mapping.resource),
         })
+    }
+
+    /// Why an object could not be written.
+    pub(crate) fn refusal(&self, error: RequestError, id: &ObjectId) -> MemberError {
+        if let (RequestError::Api(403, reason), Some((account, _))) = (&error, &self.account)
+            && let Some(verb) = acting::verb(reason)
+        {
+            let (id, account) = (Box::new(id.clone()), Arc::clone(account));
+            return MemberError::NotPermitted { id, account, verb: verb.to_owned(), reason: reason.clone() };
+        }
+        error.of_object(id)
     }
 
     /// What exists under the object's name, and whether it may be written. `sharers`: see [`Self::apply`].
@@ -436,14 +505,18 @@ impl Member {
     }
 
     async fn send(&self, id: &ObjectId, value: &Value, manager: &str, dry_run: bool) -> Result<Applied, MemberError> {
-        let api = self.api(id).await?;
+        let api = self.writing(id).await?;
         let params = PatchParams { dry_run, force: true, field_manager: Some(manager.into()), field_validation: None };
         let patch: Patch<&Value> = Patch::Apply(value);
         // Only metadata is asked for, because only metadata is read.
         let answer = within(api.patch_metadata(&id.name, &params, &patch)).await;
-        let metadata = match answer.map_err(|error| error.of_object(id)) {
+        let metadata = match answer.map_err(|error| self.refusal(error, id)) {
             Ok(answer) => answer.metadata,
-            Err(MemberError::Refused { id, .. }) if self.namespace_vanished(&id.namespace).await? => return Err(MemberError::Conflict(id)),
+            Err(MemberError::Refused { id, .. } | MemberError::NotPermitted { id, .. })
+                if self.namespace_vanished(&id.namespace).await? =>
+            {
+                return Err(MemberError::Conflict(id));
+            }
             Err(MemberError::Refused { reason, .. }) if untyped::is_needed(&reason) => {
                 self.write_plainly(id, value, manager, dry_run).await?
             }

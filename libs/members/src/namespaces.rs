@@ -25,7 +25,7 @@ fn address(name: &str) -> ObjectId {
 impl Member {
     /// Whether the namespace was seen less than five seconds ago.
     pub(crate) fn namespace_seen_recently(&self, name: &str) -> bool {
-        lock(&self.namespaces).get(name).is_some_and(|at| at.elapsed() < FRESH)
+        lock(&self.known.namespaces).get(name).is_some_and(|at| at.elapsed() < FRESH)
     }
 
     /// Whether a namespace that was seen less than five seconds ago has been deleted since.
@@ -40,8 +40,8 @@ impl Member {
     pub async fn namespace_exists(&self, name: &str) -> Result<bool, MemberError> {
         let there = self.metadata(&address(name)).await?.is_some_and(|found| found.deletion_timestamp.is_none());
         match there {
-            true => lock(&self.namespaces).insert(name.to_owned(), Instant::now()),
-            false => lock(&self.namespaces).remove(name),
+            true => lock(&self.known.namespaces).insert(name.to_owned(), Instant::now()),
+            false => lock(&self.known.namespaces).remove(name),
         };
         Ok(there)
     }
@@ -64,7 +64,8 @@ impl Member {
 
     async fn own_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
         let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::HUB: hub}}});
-        self.patch(&Object { id: address(name).into(), digest: "".into(), value }, false).await.map(|_| ())
+        // Before its namespace exists, an account has no rights in it.
+        self.acting_as(None).patch(&Object { id: address(name).into(), digest: "".into(), value }, false).await.map(|_| ())
     }
 
     /// Deletes a namespace that this installation created and that is empty; any other is left alone.
@@ -79,7 +80,7 @@ impl Member {
         if !ours || found.deletion_timestamp.is_some() || !self.is_empty(name).await? {
             return Ok(());
         }
-        lock(&self.namespaces).remove(name);
+        lock(&self.known.namespaces).remove(name);
         let exactly_this = Preconditions { uid: found.uid, resource_version: found.resource_version };
         let api = self.api(&address(name)).await?;
         match within(api.delete(name, &DeleteParams::background().preconditions(exactly_this))).await {

@@ -21,17 +21,17 @@ impl Member {
         manager: &str,
         dry_run: bool,
     ) -> Result<ObjectMeta, MemberError> {
-        let api = self.api(id).await?;
+        let api = self.writing(id).await?;
         let params = PatchParams { dry_run, field_manager: Some(manager.into()), ..PatchParams::default() };
         match within(api.patch_metadata(&id.name, &params, &Patch::Merge(value))).await {
             Ok(answer) => return Ok(answer.metadata),
             Err(RequestError::Api(404, _)) => {}
-            Err(error) => return Err(error.of_object(id)),
+            Err(error) => return Err(self.refusal(error, id)),
         }
         let refused = |error: serde_json::Error| MemberError::Refused { id: Box::new(id.clone()), reason: error.to_string() };
         let object: DynamicObject = serde_json::from_value(value.clone()).map_err(refused)?;
         let params = PostParams { dry_run, field_manager: Some(manager.into()) };
-        let made = within(api.create(&params, &object)).await.map_err(|error| error.of_object(id))?;
+        let made = within(api.create(&params, &object)).await.map_err(|error| self.refusal(error, id))?;
         Ok(made.metadata)
     }
 }

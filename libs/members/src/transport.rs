@@ -14,8 +14,10 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use rustls::client::Resumption;
+use tower::filter::FilterLayer;
 use tower::{BoxError, ServiceBuilder};
 
+use crate::acting;
 use crate::reach::{PermittedResolver, Reach};
 
 /// Read buffer of a connection in bytes, which is also the largest head of an answer.
@@ -47,9 +49,14 @@ pub fn client(config: &Config, reach: Reach) -> Result<Client, kube::Error> {
         .pool_idle_timeout(IDLE_FOR)
         .http1_max_buf_size(BUFFER)
         .build(connector);
+    let acts_as = config.auth_info.impersonate.clone();
+    let one_name = FilterLayer::new(move |request| acting::one_name(acts_as.as_deref(), request));
     // The last one adds the impersonation headers: without them a credential would act with all its own rights.
-    let layers =
-        ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(config.auth_layer()?).layer(config.extra_headers_layer()?);
+    let layers = ServiceBuilder::new()
+        .layer(one_name)
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?);
     let service = layers.map_err(BoxError::from).service(http);
     Ok(ClientBuilder::new(service, &config.default_namespace).build())
 }

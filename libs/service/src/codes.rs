@@ -108,6 +108,7 @@ codes! {
     TEST_FAILED "test_failed" 409 "A test of the chart failed";
     PREFLIGHT_FAILED "preflight_failed" 409 "The cluster would refuse these objects";
     SHARED_OBJECT_DIFFERS "shared_object_differs" 409 "Two applications contain different versions of a shared object";
+    ACCOUNT_REFUSED "account_refused" 409 "The account of the logical cloud may not write this";
     APPLY_FAILED "apply_failed" 409 "The cluster refused an object";
     NOT_READY "not_ready" 409 "The application did not become ready";
     // deciding

@@ -83,7 +83,7 @@ fn is_needed(rows: &[Row], copy: &Row, member: &MemberKey, stand_in: Uuid) -> bo
 }
 
 fn is_alike(known: &DesiredBinding, wanted: &DesiredBinding) -> bool {
-    known.digest == wanted.digest && known.namespace == wanted.namespace && known.grants == wanted.grants
+    known.digest == wanted.digest && known.namespace == wanted.namespace && known.grants == wanted.grants && known.act_as == wanted.act_as
 }
 
 /// A member with its pod network, if it has one.
@@ -185,6 +185,7 @@ mod tests {
             state,
             fence: 1,
             grants: None,
+            act_as: None,
             share: None,
             rollback: false,
             delete_volumes: false,

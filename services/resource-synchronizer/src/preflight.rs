@@ -18,7 +18,7 @@ pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error>
     let flat = flatten(&asked.objects)?;
     let desired = &asked.binding;
     let member = match app.member(&desired.member).await {
-        Ok(member) => member,
+        Ok(member) => member.acting_as(desired.act_as.as_ref()),
         Err(reason) => return Ok(vec![format!("it could not be asked: {reason}")]),
     };
     let owner = Owner { hub: app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id };

@@ -15,16 +15,18 @@ pub struct Shared(Mutex<SharedValues>);
 struct SharedValues {
     digs: Interner<DigRef>,
     digests: Interner<str>,
+    accounts: Interner<str>,
     grants: Interner<Grants>,
 }
 
 impl Shared {
-    /// The row with its group, its digest and its grants replaced by the shared ones.
+    /// The row with its group, its digest, its grants and its account replaced by the shared ones.
     pub fn row(&self, mut row: Row) -> Row {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         row.desired.dig = known.digs.intern(row.desired.dig);
         row.desired.digest = known.digests.intern(row.desired.digest);
         row.desired.grants = row.desired.grants.map(|grants| known.grants.intern(grants));
+        row.desired.act_as = row.desired.act_as.map(|account| known.accounts.intern(account));
         row
     }
 }
@@ -55,6 +57,7 @@ mod tests {
                     state,
                     fence: 1,
                     grants: None,
+                    act_as: None,
                     share: None,
                     rollback: false,
                     delete_volumes: false,

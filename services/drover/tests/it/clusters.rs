@@ -109,9 +109,19 @@ fn cluster_is_checked_rotated_and_given_up_when_it_is_lost() {
     drop(members);
 }
 
-/// Needs a control plane that really authorises: the simulator grants everything.
 #[test]
 fn role_for_a_cloud_is_enough_for_its_apps_and_for_nothing_else() {
+    role_is_enough("tenant", "", "yes");
+}
+
+/// Drover's own account then writes no app by itself.
+#[test]
+fn role_for_a_cloud_that_names_an_account_is_enough_to_act_as_it_and_for_nothing_else() {
+    role_is_enough("acting", ", actAs: {serviceAccount: deployer}", "no");
+}
+
+/// Needs a control plane that really authorises: the simulator grants everything. `writes`: whether Drover's account itself writes there.
+fn role_is_enough(prefix: &str, act_as: &str, writes: &str) {
     let Some((kubeconfig, programs)) = needs("DROVER_CONTRACT_KUBECONFIG").zip(needs("DROVER_KUBE_BIN")) else { return };
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
@@ -125,7 +135,8 @@ fn role_for_a_cloud_is_enough_for_its_apps_and_for_nothing_else() {
         )
     };
     let (_up, url) = up(folder.path());
-    let namespace = format!("tenant-{}", std::process::id());
+    // `drover deploy` finds the cloud by the name of its namespace.
+    let namespace = format!("{prefix}-{}", std::process::id());
     let cloud = format!(
         "version: emco/v2
 resourceContext: {{anchor: projects}}
@@ -133,30 +144,32 @@ metadata: {{name: team}}
 ---
 version: emco/v2
 resourceContext: {{anchor: projects/team/logical-clouds}}
-metadata: {{name: shop}}
-spec: {{namespace: {namespace}, level: '0'}}
+metadata: {{name: {namespace}}}
+spec: {{namespace: {namespace}, level: '0'{act_as}}}
 "
     );
     std::fs::write(at("cloud.yaml"), cloud).unwrap();
     ok(&url, &["apply", "-f", &at("cloud.yaml")]);
-    std::fs::write(at("role.yaml"), ok(&url, &["cluster", "role", "--for", "shop", "--project", "team"])).unwrap();
+    std::fs::write(at("role.yaml"), ok(&url, &["cluster", "role", "--for", &namespace, "--project", "team"])).unwrap();
     let (applied, said) = kubectl("admin", &["apply", "-f", &at("role.yaml")]);
     assert!(applied, "{said}");
 
     // From here on the hub has the tenant's account only.
-    let (_, token) = kubectl("admin", &["create", "token", "drover-team-shop", "-n", "drover-system"]);
+    let (_, token) = kubectl("admin", &["create", "token", &format!("drover-team-{namespace}"), "-n", "drover-system"]);
     assert!(kubectl("tenant", &["config", "set-credentials", "tenant", "--token", &token]).0, "{token}");
     assert!(kubectl("tenant", &["config", "set-context", "--current", "--user", "tenant"]).0);
     ok(&url, &["cluster", "add", "real", "--provider", "onprem", "--kubeconfig", &at("tenant")]);
     wait(|| state_of(&url, "real") == "Ready");
-    let references = "version: emco/v2
-resourceContext: {anchor: projects/team/logical-clouds/shop/cluster-references}
-metadata: {name: onprem-real}
-spec: {clusterProvider: onprem, cluster: real}
+    let references = format!(
+        "version: emco/v2
+resourceContext: {{anchor: projects/team/logical-clouds/{namespace}/cluster-references}}
+metadata: {{name: onprem-real}}
+spec: {{clusterProvider: onprem, cluster: real}}
 ---
 version: emco/v2
-resourceContext: {anchor: projects/team/logical-clouds/shop/instantiate}
-";
+resourceContext: {{anchor: projects/team/logical-clouds/{namespace}/instantiate}}
+"
+    );
     std::fs::write(at("references.yaml"), references).unwrap();
     ok(&url, &["apply", "-f", &at("references.yaml")]);
     std::fs::write(at("web.yaml"), SHOP).unwrap();
@@ -168,17 +181,20 @@ resourceContext: {anchor: projects/team/logical-clouds/shop/instantiate}
         kubectl("admin", &["get", "deployments", "-n", &namespace, "-o", "name"]).1.lines().all(|line| !line.starts_with("deployment"))
     });
 
-    for (verb, kind, place) in [
-        ("create", "configmaps", "kube-system"),
-        ("create", "secrets", "default"),
-        ("create", "clusterroles.rbac.authorization.k8s.io", "default"),
-        ("create", "rolebindings.rbac.authorization.k8s.io", &namespace),
-        ("impersonate", "users", "default"),
+    for (verb, kind, place, expected) in [
+        ("create", "configmaps", "kube-system", "no"),
+        ("create", "secrets", "default", "no"),
+        ("create", "clusterroles.rbac.authorization.k8s.io", "default", "no"),
+        ("create", "rolebindings.rbac.authorization.k8s.io", &namespace, "no"),
+        ("impersonate", "users", "default", "no"),
+        ("impersonate", "serviceaccounts/default", &namespace, "no"),
+        ("patch", "deployments.apps", &namespace, writes),
     ] {
-        let (may, said) = kubectl("tenant", &["auth", "can-i", verb, kind, "-n", place]);
-        assert!(!may && said.lines().any(|line| line == "no"), "{verb} {kind} in {place}: {said}");
+        let (_, said) = kubectl("tenant", &["auth", "can-i", verb, kind, "-n", place]);
+        assert!(said.lines().any(|line| line == expected), "{verb} {kind} in {place}: {said}");
     }
-    for leftover in ["clusterrolebinding/drover-team-shop", "clusterrole/drover-team-shop", &format!("namespace/{namespace}")] {
-        kubectl("admin", &["delete", "--wait=false", leftover]);
+    for kind in ["clusterrolebinding", "clusterrole"] {
+        kubectl("admin", &["delete", "--wait=false", &format!("{kind}/drover-team-{namespace}")]);
     }
+    kubectl("admin", &["delete", "--wait=false", &format!("namespace/{namespace}")]);
 }

@@ -29,7 +29,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 20] = [
+const BACK: [(&str, i64, &str); 21] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
@@ -62,6 +62,7 @@ const BACK: [(&str, i64, &str); 20] = [
     ("resource-synchronizer", 8, "alter table binding drop column test, drop column rollback, drop column delete_volumes"),
     ("resource-synchronizer", 9, "drop index binding_project; alter table binding drop column names, drop column stand_in"),
     ("resource-synchronizer", 10, "alter table bundle drop column sealed, alter column objects set not null"),
+    ("resource-synchronizer", 11, "alter table binding drop column act_as"),
     ("resources", 2, "alter table file drop column sealed, alter column bytes set not null"),
 ];
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use drover_api::bindings::{DesiredBinding, DesiredState, Preflight};
-use drover_api::grants::Grants;
 use drover_api::scheduling::{AppDecision, DigRef, MemberKey};
 use futures::StreamExt;
 use serde::Serialize;
@@ -15,6 +14,7 @@ use super::{App, Error};
 use crate::render::Rendered;
 use crate::store::bundle;
 use crate::store::deployment::ApprovedApp;
+use crate::store::grants::Rights;
 
 /// How many clusters are asked at the same time.
 const AT_ONCE: usize = 8;
@@ -70,11 +70,11 @@ impl App {
     pub(super) async fn refusals(
         &self,
         dig: &DigRef,
-        grants: Option<Grants>,
+        rights: Rights,
         candidates: &[Candidate],
         places: Vec<(String, MemberKey)>,
     ) -> Vec<Refusal> {
-        let grants = grants.map(Arc::new);
+        let (grants, act_as) = (rights.grants.map(Arc::new), rights.act_as.map(Arc::from));
         let asked = places.into_iter().filter_map(|(app, member)| {
             let candidate = candidates.iter().find(|candidate| candidate.app.app == app)?;
             let objects = candidate.rendered.in_member(&member).to_vec();
@@ -88,6 +88,7 @@ impl App {
                 state: DesiredState::Present,
                 fence: 0,
                 grants: grants.clone(),
+                act_as: act_as.clone(),
                 share: None,
                 rollback: false,
                 delete_volumes: false,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::grants::Grants;
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_api::plans::{PlanDocument, PlanOrder};
 use drover_api::scheduling::{AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Outcome, PlanKind, RefusedDestination, WhenFull};
@@ -16,8 +15,9 @@ use super::revisions::{self, ObjectDiff, Objects};
 use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
+use crate::store::grants::{self, Rights};
 use crate::store::revision::Requester;
-use crate::store::{bundle, grants, hold, refused_destination};
+use crate::store::{bundle, hold, refused_destination};
 use crate::workflows::{self, surge, update};
 
 /// What instantiate would do.
@@ -113,14 +113,14 @@ impl App {
         }
         let mut apps = approve::approved_requests(&mut tx, &group).await?;
         let approved = deployment::approved_apps(&mut tx, group.dig.id).await?;
-        let grants = grants::of_group(&mut tx, group.dig.id).await?;
+        let rights = grants::of_group(&mut tx, group.dig.id).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
         let advice = self.advice(path, true).await?;
         apps.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         let candidates = self.stored(approved).await?;
-        self.newcomer(group.dig, apps, (grants, &candidates), (excluded, refused), by).await
+        self.newcomer(group.dig, apps, (rights, &candidates), (excluded, refused), by).await
     }
 
     /// What instantiate would do if the group were approved first. Nothing is written.
@@ -131,12 +131,12 @@ impl App {
         let mut prepared = self.approve(path, true).await?;
         self.advise(path, &mut prepared, true).await?;
         let mut tx = self.store.begin().await?;
-        let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
+        let rights = grants::of_group(&mut tx, prepared.group.dig.id).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
         let (dig, apps, candidates) = (prepared.group.dig.clone(), prepared.requests(), prepared.candidates());
-        self.newcomer(dig, apps, (grants, &candidates), (excluded, refused), by).await
+        self.newcomer(dig, apps, (rights, &candidates), (excluded, refused), by).await
     }
 
     /// Where new apps would be placed, and what would have to be moved for them.
@@ -144,7 +144,7 @@ impl App {
         &self,
         dig: DigRef,
         apps: Vec<AppRequest>,
-        (grants, candidates): (Option<Grants>, &[Candidate]),
+        (rights, candidates): (Rights, &[Candidate]),
         (excluded, refused): (BTreeMap<Uuid, String>, Vec<RefusedDestination>),
         by: &Requester,
     ) -> Result<Preview, Error> {
@@ -176,7 +176,7 @@ impl App {
         let decided = [Some(&preview.decision), preview.overflow.as_ref()].into_iter().flatten();
         let decided = decided.flat_map(|decision| preflight::places(&decision.apps));
         let places = decided.chain(planned.into_iter().flat_map(preflight::places)).collect();
-        preview.refusals = self.refusals(&dig, grants, candidates, places).await;
+        preview.refusals = self.refusals(&dig, rights, candidates, places).await;
         Ok(preview)
     }
 
@@ -220,7 +220,7 @@ impl App {
                 .await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
-        let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
+        let rights = grants::of_group(&mut tx, prepared.group.dig.id).await?;
         let (mut old, mut new) = (Objects::default(), Objects::default());
         for copy in running.iter().filter(|binding| binding.role == Role::Current) {
             old.add(&copy.app, bundle::objects(&mut tx, self.store.key()?, &copy.digest).await?);
@@ -240,10 +240,10 @@ impl App {
         let newcomer = if apps.is_empty() {
             None
         } else {
-            Some(self.newcomer(order.dig.clone(), apps, (grants.clone(), &candidates), (excluded, refused), by).await?)
+            Some(self.newcomer(order.dig.clone(), apps, (rights.clone(), &candidates), (excluded, refused), by).await?)
         };
         let places = order.kept.iter().map(|kept| (kept.old.app.clone(), kept.old.member.clone())).collect();
-        let refusals = self.refusals(&order.dig, grants, &candidates, places).await;
+        let refusals = self.refusals(&order.dig, rights, &candidates, places).await;
         let kept: Vec<AppRequest> = order.kept.iter().map(|kept| kept.request.clone()).collect();
         let basis = newcomer.as_ref().map(|newcomer| newcomer.basis.clone()).unwrap_or_default().with(&kept);
         Ok(Change {

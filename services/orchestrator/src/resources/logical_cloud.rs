@@ -27,9 +27,21 @@ pub struct LogicalCloudSpec {
     /// (EMCO's admin cloud) may write everything, and every other cloud only into its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Grants>,
+    /// The account as which the objects of its apps are written and deleted in the clusters, so that the rules of the cluster for that account
+    /// hold as well. Without it they are written as Drover.
+    #[serde(default, rename = "actAs", skip_serializing_if = "Option::is_none")]
+    pub act_as: Option<ActAs>,
     /// The user whom the permissions of a cloud of level 1 are for.
     #[serde(default)]
     pub user: LogicalCloudUser,
+}
+
+/// The account as which the apps of a logical cloud are written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ActAs {
+    /// Name of a ServiceAccount in the cloud's namespace; `drover cluster role --for` prints it with its rights.
+    pub service_account: String,
 }
 
 /// EMCO's user of a logical cloud.
@@ -58,6 +70,11 @@ impl LogicalCloudSpec {
         self.level != "1"
     }
 
+    /// The account as which its apps are written, as `namespace/name`. `None`: Drover's own.
+    pub fn account(&self) -> Option<String> {
+        self.act_as.as_ref().map(|account| format!("{}/{}", self.namespace(), account.service_account))
+    }
+
     /// What its apps may write besides namespaced objects in its namespace. `None`: everything.
     pub fn grants(&self) -> Option<Grants> {
         let is_admin = self.level == "0" && self.namespace() == "default";
@@ -73,6 +90,10 @@ impl Spec for LogicalCloudSpec {
         }
         if let Some(name) = self.grants.iter().flat_map(|grants| &grants.namespaces).find(|name| !is_dns_label(name)) {
             return Err(Invalid::with(codes::NAME_NOT_DNS, format!("spec.grants.namespaces: {name:?} is not a DNS label")));
+        }
+        if let Some(account) = self.act_as.as_ref().filter(|account| !is_dns_label(&account.service_account)) {
+            let why = format!("spec.actAs.serviceAccount {:?} is not a DNS label", account.service_account);
+            return Err(Invalid::with(codes::NAME_NOT_DNS, why));
         }
         match self.level.as_str() {
             "0" => Ok(()),

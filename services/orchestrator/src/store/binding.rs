@@ -47,7 +47,8 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// What the synchronizer is asked to make true, with nothing said about grants, which count only for objects that are to exist.
+    /// What the synchronizer is asked to make true, with nothing said about the rights of its logical cloud, which count only for objects that
+    /// are to exist.
     pub fn desired(&self, state: DesiredState, fence: i64) -> DesiredBinding {
         DesiredBinding {
             id: self.id,
@@ -59,6 +60,7 @@ impl Binding {
             state,
             fence,
             grants: None,
+            act_as: None,
             share: None,
             rollback: false,
             delete_volumes: false,

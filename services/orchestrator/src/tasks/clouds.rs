@@ -111,6 +111,7 @@ fn desired(copy: &CloudCopy, state: DesiredState, fence: i64) -> DesiredBinding 
         fence,
         // What it may have was checked when it was instantiated.
         grants: None,
+        act_as: None,
         share: None,
         rollback: false,
         delete_volumes: false,

@@ -97,8 +97,8 @@ async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), 
 }
 
 async fn put_binding(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
-    let granted = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
-    let desired = DesiredBinding { grants: granted.map(Arc::new), ..desired };
+    let rights = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
+    let desired = DesiredBinding { grants: rights.grants.map(Arc::new), act_as: rights.act_as.map(Into::into), ..desired };
     environment.services.synchronizer.put_binding(&desired).await.map_err(refused)
 }
 

@@ -216,6 +216,11 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
     assert_eq!(approved.status, 202, "{}", approved.body);
     let broken = stack.call("PUT", path, Some(cloud(json!({"namespaces": ["Kube_System"]})))).await;
     assert_eq!(broken.body["code"], "name_not_dns", "{}", broken.body);
+    let acting = |account: &str| doc("lc", Some(json!({"namespace": "shop", "level": "0", "actAs": {"serviceAccount": account}})));
+    let broken = stack.call("PUT", path, Some(acting("kube-system:admin"))).await;
+    assert_eq!(broken.body["code"], "name_not_dns", "{}", broken.body);
+    assert!(stack.call("PUT", path, Some(acting("deployer"))).await.status < 300);
+    assert_eq!(stack.get(path).await["spec"]["actAs"]["serviceAccount"], "deployer");
 }
 
 #[tokio::test]

@@ -43,6 +43,7 @@ pub(super) struct Raw {
     gone: bool,
     kept: Vec<String>,
     grants: Option<Json<Arc<Grants>>>,
+    act_as: Option<String>,
     share: Option<Json<Arc<Share>>>,
     hooks: Option<Json<Progress>>,
     served: Option<String>,
@@ -67,6 +68,7 @@ impl From<Raw> for Row {
             gone,
             kept,
             grants,
+            act_as,
             share,
             hooks,
             served,
@@ -92,6 +94,7 @@ impl From<Raw> for Row {
                 state,
                 fence,
                 grants,
+                act_as: act_as.map(Into::into),
                 share,
                 rollback,
                 delete_volumes,
@@ -107,19 +110,19 @@ impl From<Raw> for Row {
     }
 }
 
-/// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent. `None`: the stored row has a higher fence, and nothing was written.
+/// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent, and so is the account that wrote it. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names, act_as)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10, rollback = $11,
-             delete_volumes = not $7 and ($12 or binding.delete_volumes), names = $13,
+             delete_volumes = not $7 and ($12 or binding.delete_volumes), names = $13, act_as = case when $7 then $14 else binding.act_as end,
              gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
              hooks = case when binding.gone and $7 then null else binding.hooks end,
              served = case when $7 then binding.served end,
              test = case when $7 and binding.digest = excluded.digest then binding.test end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -134,6 +137,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(desired.rollback)
     .bind(desired.delete_volumes)
     .bind(desired.names)
+    .bind(desired.act_as.as_deref())
     .fetch_optional(store.pool())
     .await?;
     Ok(row.map(Row::from))
@@ -142,7 +146,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where id = $1",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where id = $1",
     )
     .bind(id)
     .fetch_optional(store.pool())
@@ -153,7 +157,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -164,7 +168,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding order by id",
     )
     .fetch_all(store.pool())
     .await?;

@@ -40,7 +40,7 @@ pub async fn begin(store: &Store, project: &str) -> StoreResult<Transaction<'sta
 /// All rows of a project.
 pub async fn of_project(tx: &mut Transaction<'static, Postgres>, project: &str) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, share, hooks, served, test, rollback,
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback,
              delete_volumes, names, stand_in
          from binding where dig ->> 'project' = $1 order by id",
     )
@@ -60,9 +60,9 @@ pub async fn projects(store: &Store) -> StoreResult<Vec<String>> {
 pub async fn change(tx: &mut Transaction<'static, Postgres>, change: &Change) -> StoreResult<()> {
     let query = match change {
         Change::Come(wanted) => sqlx::query(
-            "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, stand_in)
-             values ($1, $2, $3, $4, $5, $6, true, 1, $7, true)
-             on conflict (id) do update set namespace = $5, digest = $6, present = true, gone = false, grants = $7,
+            "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, act_as, stand_in)
+             values ($1, $2, $3, $4, $5, $6, true, 1, $7, $8, true)
+             on conflict (id) do update set namespace = $5, digest = $6, present = true, gone = false, grants = $7, act_as = $8,
                  fence = binding.fence + 1, updated_at = now()",
         )
         .bind(wanted.id)
@@ -71,7 +71,8 @@ pub async fn change(tx: &mut Transaction<'static, Postgres>, change: &Change) ->
         .bind(&wanted.member.0)
         .bind(&wanted.namespace)
         .bind(&*wanted.digest)
-        .bind(wanted.grants.as_ref().map(Json)),
+        .bind(wanted.grants.as_ref().map(Json))
+        .bind(wanted.act_as.as_deref()),
         Change::Go(id, _) => {
             sqlx::query("update binding set present = false, fence = fence + 1, updated_at = now() where id = $1 and stand_in").bind(*id)
         }

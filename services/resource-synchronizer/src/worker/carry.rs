@@ -59,7 +59,7 @@ pub async fn belongs_to(member: &Member, policy: &Object, applied: &Applied) {
         uid: applied.uid.to_string(),
         ..OwnerReference::default()
     };
-    let maps: Api<ConfigMap> = Api::namespaced(member.client(), &policy.id.namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(member.writer(), &policy.id.namespace);
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
     let name = format!("{}{SUFFIX}", policy.id.name);
     match timeout(PATIENCE, maps.patch(&name, &PatchParams::default(), &patch)).await {
@@ -71,7 +71,7 @@ pub async fn belongs_to(member: &Member, policy: &Object, applied: &Applied) {
 
 /// Copies the ConfigMap from the first member that has it. Returns that member.
 async fn copy(app: &App, member: &Member, desired: &DesiredBinding, namespace: &str, name: &str) -> anyhow::Result<Option<MemberKey>> {
-    let here: Api<ConfigMap> = Api::namespaced(member.client(), namespace);
+    let here: Api<ConfigMap> = Api::namespaced(member.writer(), namespace);
     for other in store::bindings::other_members(&app.store, desired).await? {
         // Its worker has the client. A member without one is not registered.
         let Some(client) = app.clients.cached(&other, 0).await else { continue };

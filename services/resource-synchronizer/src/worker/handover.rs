@@ -7,6 +7,8 @@
 //! A pinned pod has a finalizer, so it stays in the API server until its kubelet has reported that each of its containers ended, even if
 //! somebody deletes it by force. Invariant: the claim and the volume of a pod are deleted only when nothing of the pod runs, and a claim that
 //! is bound to another volume is never touched. Every pass looks again, so it may end anywhere.
+//!
+//! All of it is written with Drover's own account, also where a logical cloud names another one: volumes belong to no namespace.
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ impl Worker {
     /// What must be true before the objects of a share are applied. `None`: it is.
     pub(super) async fn before_share(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Option<Outcome>, Error> {
         let Some(share) = self.open_share(id) else { return Ok(None) };
+        let member = &member.acting_as(None);
         for release in &share.releases {
             if !self.bindings[&id].released.contains(&release.key()) && !prepare_release(member, id, release).await? {
                 return Ok(Some(Outcome::Again));
@@ -40,6 +43,7 @@ impl Worker {
     /// What follows when the objects of a share are applied. `None`: everything that was to be given up is.
     pub(super) async fn after_share(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Option<Outcome>, Error> {
         let Some(share) = self.open_share(id) else { return Ok(None) };
+        let member = &member.acting_as(None);
         let mut waits = !unpin(member, id, &share).await?;
         for release in &share.releases {
             if self.bindings[&id].released.contains(&release.key()) {

@@ -354,6 +354,7 @@ mod tests {
             state: DesiredState::Present,
             fence: 1,
             grants: None,
+            act_as: None,
             share: None,
             rollback: false,
             delete_volumes: false,

@@ -36,6 +36,8 @@ impl Worker {
         if bound.row.gone {
             return self.remove_leftovers(member, id).await;
         }
+        let acting = bound.row.desired.act_as.as_ref().map(|account| Arc::new(member.acting_as(Some(account))));
+        let member = acting.as_ref().unwrap_or(member);
         if !bound.present() {
             return self.make_absent(member, id).await;
         }
@@ -333,7 +335,7 @@ impl Worker {
                 Err(MemberError::Conflict(_)) => false,
                 Err(error) => {
                     if self.bindings.contains_key(&id) {
-                        self.fail(id, Failure { code: "delete_failed", reason: error.to_string() });
+                        self.fail(id, Failure { code: error.code_or("delete_failed"), reason: error.to_string() });
                     }
                     false
                 }

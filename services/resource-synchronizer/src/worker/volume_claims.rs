@@ -127,7 +127,7 @@ enum Deleted {
 }
 
 async fn delete(member: &Member, namespace: &str, name: &str, uid: Option<String>) -> Result<Deleted, Error> {
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(member.client(), namespace);
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(member.writer(), namespace);
     let params = DeleteParams { preconditions: Some(Preconditions { uid, resource_version: None }), ..DeleteParams::default() };
     let unreachable = |why: String| MemberError::Unreachable(format!("PersistentVolumeClaim/{namespace}/{name}: {why}"));
     match tokio::time::timeout(DEADLINE, api.delete(name, &params)).await {

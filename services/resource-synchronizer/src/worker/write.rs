@@ -16,6 +16,9 @@ use super::judge::Failure;
 use crate::app::{App, Error};
 use crate::store;
 
+/// The code of a write that a dry run has shown to be impossible.
+const PREFLIGHT: &str = "preflight_failed";
+
 /// One write: the objects of a binding that are to be applied.
 pub struct Write {
     /// Store, hub, failpoints.
@@ -69,7 +72,9 @@ impl From<Error> for WriteEnd {
         match error {
             // A kind whose CRD is not effective yet, or an object that somebody else changed at the same time.
             Error::Member(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Self::Later,
-            Error::Member(error @ MemberError::Foreign { .. }) => Self::Failed(Failure { code: error.code(), reason: error.to_string() }),
+            Error::Member(error @ (MemberError::Foreign { .. } | MemberError::NotPermitted { .. })) => {
+                Self::Failed(Failure { code: error.code(), reason: error.to_string() })
+            }
             Error::Member(error @ MemberError::Refused { .. }) => Self::Failed(Failure { code: "apply_failed", reason: error.to_string() }),
             error => Self::Broken(error),
         }
@@ -96,7 +101,8 @@ impl Write {
             }
             if !against.is_empty() {
                 let reasons: Vec<String> = against.iter().map(ToString::to_string).collect();
-                return Err(WriteEnd::Failed(Failure { code: "preflight_failed", reason: reasons.join("; ") }));
+                let code = against.iter().map(|error| error.code_or(PREFLIGHT)).find(|code| *code != PREFLIGHT).unwrap_or(PREFLIGHT);
+                return Err(WriteEnd::Failed(Failure { code, reason: reasons.join("; ") }));
             }
         }
         let _turn = self.app.turn_to_write().await;

@@ -9,6 +9,7 @@ use drover_testkit::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -136,6 +137,105 @@ async fn binding_is_applied_corrected_updated_and_deleted() {
     stack.reaches(&absent(&updated), Phase::Gone).await;
     let namespaces: Api<Namespace> = Api::all(stack.client());
     eventually(PATIENCE, async || namespaces.get_opt(&namespace).await.unwrap().is_none().then_some(())).await;
+}
+
+/// The credential of the service is the administrator's.
+#[tokio::test]
+async fn binding_is_written_with_the_rights_of_its_account_only() {
+    let Some(stack) = real() else { return };
+    let mut stack = stack.await;
+    let namespace = format!("drover-acting-{}", std::process::id());
+    let new = PostParams::default();
+    let namespaces: Api<Namespace> = Api::all(stack.client());
+    namespaces.create(&new, &serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap()).await.unwrap();
+    let roles: Api<Role> = Api::namespaced(stack.client(), &namespace);
+    let bindings: Api<RoleBinding> = Api::namespaced(stack.client(), &namespace);
+    let to_write = ["create", "patch", "delete"];
+    let role = async |name: &str, group: &str, resource: &str, verbs: &[&str], subject: Value| {
+        let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs}]);
+        let role: Role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
+        roles.create(&new, &role).await.unwrap();
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
+        let binding = json!({"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]});
+        bindings.create(&new, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    };
+    let account = json!({"kind": "ServiceAccount", "name": "deployer", "namespace": namespace});
+    role("deployments", "apps", "deployments", &to_write, account.clone()).await;
+    // The groups of a service account are its own without being named.
+    let accounts = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": format!("system:serviceaccounts:{namespace}")});
+    role("maps", "", "configmaps", &to_write, accounts).await;
+    // RBAC follows a change a moment later.
+    let acting = |mut request: axum::http::Request<Vec<u8>>| {
+        let user = format!("system:serviceaccount:{namespace}:deployer");
+        request.headers_mut().insert("impersonate-user", user.parse().unwrap());
+        request
+    };
+    let may_delete = |resource: &str| {
+        let attributes = json!({"namespace": namespace, "verb": "delete", "resource": resource});
+        let review =
+            json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}});
+        let request =
+            axum::http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").body(serde_json::to_vec(&review).unwrap());
+        let (client, request) = (stack.client(), acting(request.unwrap()));
+        async move { client.request::<Value>(request).await.unwrap()["status"]["allowed"] == true }
+    };
+    eventually(PATIENCE, async || may_delete("configmaps").await.then_some(())).await;
+
+    let act_as = Some(format!("{namespace}/deployer").into());
+    stack.bundle("b1", vec![config("settings", "1"), deployment("web", 1, "100m")]).await;
+    let desired = DesiredBinding { namespace: namespace.clone(), act_as, ..binding("acting", "b1") };
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"a": "b"}});
+    stack.bundle("b2", vec![config("settings", "2"), deployment("web", 1, "100m"), secret.clone()]).await;
+    let too_much = DesiredBinding { digest: "b2".into(), fence: 2, ..desired.clone() };
+    stack.desire(&too_much).await;
+    let refused = stack.reaches(&too_much, Phase::Failed).await;
+    let words = format!("Secret/{namespace}/token: the account {namespace}/deployer of the logical cloud may not patch it in this cluster");
+    assert_eq!(refused.code.as_deref(), Some("account_refused"));
+    assert!(refused.reason.as_deref().is_some_and(|reason| reason.contains(&words)), "{:?}", refused.reason);
+    let configs: Api<ConfigMap> = Api::namespaced(stack.client(), &namespace);
+    assert_eq!(configs.get("settings").await.unwrap().data.unwrap()["value"], "1", "nothing is written");
+    let asked = drover_api::bindings::Preflight { binding: too_much.clone(), objects: vec![secret] };
+    stack.know_by(std::fs::read_to_string(drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG").unwrap()).unwrap());
+    let (_, answer) = stack.send(reqwest::Method::POST, "/internal/preflights", &asked).await;
+    assert!(answer["reasons"][0].as_str().is_some_and(|reason| reason.contains(&words)), "{answer}");
+
+    // What an account may no longer delete stays until it may, also after a restart.
+    let back = DesiredBinding { digest: "b1".into(), fence: 3, ..desired.clone() };
+    stack.desire(&back).await;
+    stack.reaches(&back, Phase::Ready).await;
+    bindings.delete("maps", &DeleteParams::default()).await.unwrap();
+    eventually(PATIENCE, async || (!may_delete("configmaps").await).then_some(())).await;
+    let gone = DesiredBinding { act_as: None, ..absent(&back) };
+    stack.desire(&gone).await;
+    let refused =
+        eventually(PATIENCE, async || stack.status(gone.id).await.filter(|status| status.code.as_deref() == Some("account_refused"))).await;
+    assert!(refused.reason.is_some_and(|reason| reason.contains("may not delete it")), "the account with which it was written deletes it");
+    stack.kill();
+    stack.restart().await;
+    let account_again = json!({"metadata": {"name": "maps"}, "subjects": [account],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"}});
+    bindings.create(&new, &serde_json::from_value(account_again).unwrap()).await.unwrap();
+    stack.reaches(&gone, Phase::Gone).await;
+
+    // A kubeconfig that acts as somebody cannot act as the account as well.
+    let path = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG").unwrap();
+    let mut kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
+    for user in &mut kubeconfig.auth_infos {
+        let user = user.auth_info.as_mut().unwrap();
+        (user.impersonate, user.impersonate_groups) = (Some("admin-by-proxy".into()), Some(vec!["system:masters".into()]));
+    }
+    let vetted = drover_members::kubeconfig::vet(&serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+    let proxied = drover_members::clients::connect(&vetted, drover_members::Reach::Anywhere).await.unwrap();
+    stack.add_real_member("onprem+proxied", proxied);
+    let nested = DesiredBinding { id: uuid::Uuid::new_v4(), member: drover_scheduling::MemberKey("onprem+proxied".into()), ..desired };
+    stack.desire(&nested).await;
+    let refused = stack.reaches(&nested, Phase::Failed).await;
+    assert_eq!(refused.code.as_deref(), Some("account_refused"));
+    assert!(refused.reason.is_some_and(|reason| reason.contains("acts as \"admin-by-proxy\" already")));
+    namespaces.delete(&namespace, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]

@@ -114,7 +114,11 @@ impl Stack {
 
     /// Lets cluster-manager return a kubeconfig for a member whose client is given.
     pub fn know(&self, key: &str) {
-        let kubeconfig = self.sim.kubeconfig(key, "http://127.0.0.1:1");
+        self.know_by(self.sim.kubeconfig(key, "http://127.0.0.1:1"));
+    }
+
+    /// Lets cluster-manager return this kubeconfig for every member.
+    pub fn know_by(&self, kubeconfig: String) {
         *self.credential.lock().unwrap() = Some(MemberCredential { version: 1, kubeconfig: SecretKubeconfig::new(kubeconfig) });
     }
 
@@ -276,6 +280,7 @@ pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
         state: DesiredState::Present,
         fence: 1,
         grants: None,
+        act_as: None,
         share: None,
         rollback: false,
         delete_volumes: false,

@@ -22,7 +22,10 @@ Examples:
 Prints: Namespace drover-system with a ServiceAccount for the cloud, a Role and a RoleBinding in each of its namespaces, and a ClusterRole with
 its binding. A kubeconfig with that account's token, or one that acts as it (`as: system:serviceaccount:drover-system:…`), can then write
 the apps of this cloud and nothing else. It can read objects of the same kinds, Secrets too, in the whole cluster, because Drover
-watches each kind in all namespaces.")]
+watches each kind in all namespaces.
+
+If the cloud has `spec.actAs`, the apps are written as the ServiceAccount that it names, in the cloud's own namespace: that one gets the
+rights to write, and Drover's account the right to act as it, so that it writes no app by itself.")]
 pub struct RoleArgs {
     /// Logical cloud, of the project that --project names.
     #[arg(long = "for", value_name = "CLOUD")]
@@ -55,49 +58,82 @@ fn objects(project: &str, cloud: &str, spec: &Value, also: &[String]) -> Result<
         bail!("the apps of {cloud} may write everything; `drover cluster kubeconfig --admin` makes an account for that");
     }
     let name = format!("drover-{project}-{cloud}");
-    let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE});
-    let rbac = "rbac.authorization.k8s.io/v1";
-    let binding = |kind: &str, role: &str, namespace: Option<&str>| {
-        let mut made = json!({"apiVersion": rbac, "kind": kind, "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}, "subjects": [subject]});
-        if let Some(namespace) = namespace {
-            made["metadata"]["namespace"] = namespace.into();
-        }
-        made
-    };
-    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let hub = json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE});
     let mut namespaces: Vec<&str> = std::iter::once(own).chain(grants.namespaces.iter().map(String::as_str)).collect();
     namespaces.dedup();
-    let mut objects = vec![
-        namespace(NAMESPACE),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}),
-    ];
-    let kinds: Vec<Value> = managed(also)?
-        .into_iter()
+    let managed = managed(also)?;
+    let to_write: Vec<Value> = managed
+        .iter()
         .filter(|(_, resources)| resources.as_slice() != ["namespaces"])
-        .map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE}))
-        .chain(entrances())
+        .map(|(group, resources)| rule(group, resources, &MANAGE))
         .collect();
-    for own in &namespaces {
-        objects.push(namespace(own));
-        objects.push(json!({"apiVersion": rbac, "kind": "Role", "metadata": {"name": name, "namespace": own}, "rules": kinds}));
-        objects.push(binding("RoleBinding", "Role", Some(own)));
-    }
     // Capacity is read everywhere: room is what others leave. The objects of apps are watched by kind, not by namespace.
     let mut everywhere = readings();
-    everywhere.extend(
-        managed(also)?
-            .into_iter()
-            .map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": ["get", "list", "watch"]})),
-    );
+    everywhere.extend(managed.iter().map(|(group, resources)| rule(group, resources, &READ)));
+    let mut wide = Vec::new();
     for kind in &grants.cluster_scoped {
         let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
         let resource = plural(kind).with_context(|| format!("spec.grants.clusterScoped names {kind:?}, which is no kind"))?;
-        everywhere.push(json!({"apiGroups": [group], "resources": [resource], "verbs": MANAGE}));
+        wide.push((group, resource));
     }
-    objects.push(json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": name}, "rules": everywhere}));
-    objects.push(binding("ClusterRoleBinding", "ClusterRole", None));
+    let wide_rules = |verbs: &[&str]| wide.iter().map(|(group, resource)| rule(group, &[resource.as_str()], verbs)).collect::<Vec<_>>();
+
+    let mut objects = vec![namespace(NAMESPACE), account(NAMESPACE, &name)];
+    objects.extend(namespaces.iter().map(|namespace_name| namespace(namespace_name)));
+    let Some(acts_as) = spec["actAs"]["serviceAccount"].as_str() else {
+        for own in namespaces {
+            objects.extend(role(&name, Some(own), &[&to_write[..], &entrances()].concat(), &hub));
+        }
+        everywhere.extend(wide_rules(&MANAGE));
+        objects.extend(role(&name, None, &everywhere, &hub));
+        return Ok(objects);
+    };
+    // Drover's own account reads, and acts as the account that writes.
+    let writer = json!({"kind": "ServiceAccount", "name": acts_as, "namespace": own});
+    objects.push(account(own, acts_as));
+    for namespace_name in namespaces {
+        objects.extend(role(&format!("{name}-apps"), Some(namespace_name), &to_write, &writer));
+        let mut rules = entrances().to_vec();
+        if namespace_name == own {
+            rules.push(json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"], "resourceNames": [acts_as]}));
+        }
+        objects.extend(role(&name, Some(namespace_name), &rules, &hub));
+    }
+    if !wide.is_empty() {
+        objects.extend(role(&format!("{name}-apps"), None, &wide_rules(&MANAGE), &writer));
+    }
+    everywhere.extend(wide_rules(&READ));
+    objects.extend(role(&name, None, &everywhere, &hub));
     Ok(objects)
+}
+
+/// What Drover does with what it only watches.
+const READ: [&str; 3] = ["get", "list", "watch"];
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+fn account(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// A role in a namespace (`None`: in the whole cluster), and its binding to an account.
+fn role(name: &str, namespace: Option<&str>, rules: &[Value], subject: &Value) -> [Value; 2] {
+    let prefix = if namespace.is_some() { "" } else { "Cluster" };
+    let metadata = namespace.map_or_else(|| json!({"name": name}), |namespace| json!({"name": name, "namespace": namespace}));
+    let api_version = format!("{RBAC}/v1");
+    let kind = format!("{prefix}Role");
+    [
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules}),
+        json!({"apiVersion": api_version, "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": [subject]}),
+    ]
 }
 
 /// The resource of a kind, as Kubernetes names its own: `StorageClass` is `storageclasses`, `NetworkPolicy` `networkpolicies`.
@@ -126,5 +162,27 @@ mod tests {
         assert!(wide.contains(r#"["storage.k8s.io"],"resources":["storageclasses"]"#) && !wide.contains('*'), "{wide}");
         assert!(objects("team", "all", &json!({"namespace": "default", "level": "0"}), &[]).is_err(), "the admin's cloud");
         assert!(objects("team", "all", &json!({"namespace": "shop", "grants": {"everything": true}}), &[]).is_err());
+    }
+
+    #[test]
+    fn drover_itself_writes_no_app_of_a_cloud_that_names_an_account() {
+        let spec = json!({"namespace": "shop", "level": "0", "grants": {"namespaces": ["shop-cache"], "clusterScoped": ["StorageClass.storage.k8s.io"]},
+            "actAs": {"serviceAccount": "deployer"}});
+        let made = objects("team", "shop", &spec, &[]).unwrap();
+        let writing = |rule: &Value| rule["verbs"].to_string().contains("patch");
+        let mut writers = Vec::new();
+        for binding in made.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding"))) {
+            let of = &binding["roleRef"];
+            let role = made.iter().find(|object| {
+                object["kind"] == of["kind"] && object["metadata"] == binding["metadata"] && object["metadata"]["name"] == of["name"]
+            });
+            if role.unwrap()["rules"].as_array().unwrap().iter().any(writing) {
+                writers.push((binding["subjects"][0]["name"].as_str().unwrap(), binding["metadata"]["namespace"].as_str()));
+            }
+        }
+        assert_eq!(writers, [("deployer", Some("shop")), ("deployer", Some("shop-cache")), ("deployer", None)]);
+        let acting: Vec<&Value> = made.iter().filter(|object| object.to_string().contains("impersonate")).collect();
+        assert_eq!((acting.len(), &acting[0]["metadata"]["namespace"]), (1, &json!("shop")), "{acting:?}");
+        assert!(acting[0].to_string().contains(r#""resourceNames":["deployer"]"#), "{acting:?}");
     }
 }
