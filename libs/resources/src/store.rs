@@ -1,6 +1,6 @@
 //! The SQL statements on the tables `resource`, `resource_reference` and `file`, and typed access for other code of a service.
 
-use drover_store::{ResultExt, Sealed, Store, StoreError};
+use drover_store::{ResultExt, Sealed, Store, StoreError, hex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -275,10 +275,6 @@ pub(crate) async fn put_file(db: &mut PgConnection, store: &Store, bytes: &[u8])
     let sealed = store.key()?.seal(FILES.place(&hex(&digest)), bytes);
     sqlx::query("insert into file (digest, sealed) values ($1, $2) on conflict do nothing").bind(&digest).bind(sealed).execute(db).await?;
     Ok(digest)
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The stored bytes with this digest, if there are any.

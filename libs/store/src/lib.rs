@@ -18,7 +18,7 @@ mod time;
 pub use error::{ResultExt, StoreError, StoreResult, retry_contended};
 pub use reseal::{Derived, SealedTable};
 pub use schema::{MigrationSet, Store, StoreConfig, begin, works_after};
-pub use seal::{Place, SealError, SealKey, Sealed};
+pub use seal::{Place, SealError, SealKey, Sealed, hex};
 pub use time::{Timestamp, now};
 
 /// A transaction in a service's schema.

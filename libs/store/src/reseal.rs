@@ -15,13 +15,13 @@ const BATCH: usize = 16;
 /// Where a row is, its id, and its value in one of the two forms.
 type Row = (String, String, Option<Sealed>, Option<Vec<u8>>);
 
-/// A table with a column `sealed` (bytea), and one that had the same in clear text. One of them is null in each row.
+/// A table with a column `sealed` (bytea), and perhaps one that had the same in clear text. One of them is null in each row.
 #[derive(Clone, Copy, Debug)]
 pub struct SealedTable {
     pub table: &'static str,
     /// SQL of the row's id as text, which the value is bound to.
     pub row: &'static str,
-    /// The column in clear text.
+    /// The column in clear text; empty: there is none.
     pub plain: &'static str,
     /// SQL of its value as bytea.
     pub bytes: &'static str,
@@ -34,6 +34,11 @@ pub struct Derived<'a> {
 }
 
 impl SealedTable {
+    /// A table that never had the value in clear text.
+    pub const fn without_plain(table: &'static str, row: &'static str) -> Self {
+        Self { table, row, plain: "", bytes: "null::bytea" }
+    }
+
     /// Where the value of a row is sealed.
     pub fn place<'a>(&self, row: &'a str) -> Place<'a> {
         Place { table: self.table, column: "sealed", row }
@@ -63,7 +68,8 @@ impl SealedTable {
         // Whoever wrote a row meanwhile has sealed it.
         let read = format!("select ctid::text, {row}, sealed, {bytes} from {table} where ctid = any($2::tid[]) and {stale} for update");
         let (set, as_well) = derived.map_or((String::new(), None), |derived| (format!(", {} = $3", derived.column), Some(derived.of)));
-        let write = format!("update {table} set sealed = $2, {plain} = null{set} where ctid = $1::tid");
+        let clear = if plain.is_empty() { String::new() } else { format!(", {plain} = null") };
+        let write = format!("update {table} set sealed = $2{clear}{set} where ctid = $1::tid");
         let mut count = 0;
         for batch in places.chunks(BATCH) {
             let mut tx = store.begin().await?;

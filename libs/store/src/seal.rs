@@ -275,6 +275,7 @@ fn sealed_text(text: &str) -> Option<Result<Sealed, SealError>> {
     Some(BASE64.decode(encoded).map(Sealed).map_err(|_| SealError::Refused))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

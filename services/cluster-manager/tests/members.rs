@@ -274,7 +274,7 @@ async fn start_seals_kubeconfigs_again_with_the_newest_key() {
     let mut stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     stack.register("p", "a").await;
-    let file = stack.config.seal_key_file.clone();
+    let file = stack.config.seal.seal_key_file.clone();
     let old = std::fs::read_to_string(&file).unwrap();
     let newest = {
         let other = file.with_extension("other");

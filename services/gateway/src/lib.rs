@@ -14,17 +14,15 @@ mod sign_in;
 mod web;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::{Access, Audit, Known, RateLimit};
 use axum::middleware::{from_fn, from_fn_with_state};
 use clap::Args;
-use drover_service::{Common, Running};
-use drover_store::SealKey;
+use drover_service::{Common, Running, SealSettings};
 use oidc::Provider;
 use programs::Programs;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use sign_in::SignIn;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -43,12 +41,9 @@ pub struct Config {
     /// Connections that one address may have open (of IPv6: one /64 network); more are answered 503 and closed
     #[arg(long, env = "DROVER_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 512, value_name = "COUNT")]
     pub max_connections_per_address: usize,
-    /// Key that seals answers that are kept for Idempotency-Key; without it the key file is used
-    #[arg(long, env = "DROVER_SEAL_KEY", hide_env_values = true)]
-    pub seal_key: Option<SecretString>,
-    /// File with the key; created with a new key if it does not exist. Neither is used without a database
-    #[arg(long, env = "DROVER_SEAL_KEY_FILE", default_value = "drover-seal.key")]
-    pub seal_key_file: PathBuf,
+    /// Seal key
+    #[command(flatten)]
+    pub seal: SealSettings,
     /// Limit of requests
     #[command(flatten)]
     pub rate: RateSettings,
@@ -72,10 +67,7 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     common.connections.per_address = config.max_connections_per_address;
     let store = match common.database_url.expose_secret() {
         "" => None,
-        _ => {
-            let key = SealKey::load(config.seal_key.as_ref(), &config.seal_key_file)?;
-            Some(access::connect(common.database_url.clone()).await?.with_key(Arc::new(key)))
-        }
+        _ => Some(access::connect(common.database_url.clone()).await?.with_key(Arc::new(config.seal.key()?))),
     };
     if let Some(store) = store.clone() {
         common.readiness.check("database", move || {

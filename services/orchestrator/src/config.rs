@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use drover_service::SealSettings;
 use reqwest::Url;
-use secrecy::SecretString;
 
 /// Flags and environment of orchestrator.
 #[derive(Args, Clone, Debug)]
@@ -41,12 +41,9 @@ pub struct Config {
     /// Origins of controllers that may be called, such as https://policy.example.com, separated by commas; without any none is called
     #[arg(long, env = "DROVER_CONTROLLER_ORIGINS", value_delimiter = ',')]
     pub controller_origins: Vec<Url>,
-    /// Key that seals the contents of applications in the database; without it the key file is used
-    #[arg(long, env = "DROVER_SEAL_KEY", hide_env_values = true)]
-    pub seal_key: Option<SecretString>,
-    /// File with the key; created with a new key if it does not exist
-    #[arg(long, env = "DROVER_SEAL_KEY_FILE", default_value = "drover-seal.key")]
-    pub seal_key_file: PathBuf,
+    /// Seal key
+    #[command(flatten)]
+    pub seal: SealSettings,
     /// Base URLs of the processes of the data path of routes (drover-traffic), comma separated; a move of an app that has a route waits
     /// until each of them has followed it
     #[arg(long = "traffic-url", env = "DROVER_TRAFFIC_URLS", value_delimiter = ',', value_name = "URLS")]
@@ -69,8 +66,7 @@ impl Default for Config {
             gone_seconds: 60,
             prometheus: None,
             controller_origins: Vec::new(),
-            seal_key: None,
-            seal_key_file: PathBuf::from("drover-seal.key"),
+            seal: SealSettings::default(),
             traffic: Vec::new(),
             instance: "orchestrator-0".to_owned(),
         }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use drover_api::traffic::RouteReport;
 use drover_resources::Documents;
 use drover_service::{Common, FeedReader, Running};
-use drover_store::{MigrationSet, SealKey, Store, StoreConfig};
+use drover_store::{MigrationSet, Store, StoreConfig};
 use drover_workflow::{Engine, Settings};
 
 use app::{App, Parts};
@@ -83,8 +83,7 @@ pub async fn work(
     engine: Settings,
 ) -> anyhow::Result<App> {
     let store = Store::connect(&StoreConfig::new("orchestrator", common.database_url.clone()), &migrations()).await?;
-    let key = SealKey::load(config.seal_key.as_ref(), &config.seal_key_file)?;
-    let store = store.with_key(Arc::new(key));
+    let store = store.with_key(Arc::new(config.seal.key()?));
     store::bundle::seal_all(&store).await?;
     drover_resources::seal_all(&store, resources::KINDS.iter().chain(&resources::controllers::kept::KEPT)).await?;
     common.readiness.check("database", {

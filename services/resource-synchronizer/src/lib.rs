@@ -48,8 +48,7 @@ pub const FAILPOINTS: [&str; 4] =
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("resource-synchronizer");
     let reach = if common.local_clusters { Reach::Anywhere } else { Reach::Remote };
-    let key = SealKey::load(config.seal_key.as_ref(), &config.seal_key_file)?;
-    let router = assemble(&common, key, Arc::new(Clients::new(reach)), Failpoints::of_process()).await?;
+    let router = assemble(&common, config.seal.key()?, Arc::new(Clients::new(reach)), Failpoints::of_process()).await?;
     let listener = service::bind(config.listen, &common).await?;
     Ok(service::serve(listener, router, &common))
 }

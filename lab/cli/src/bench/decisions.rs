@@ -10,7 +10,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use drover_api::scheduling::{Amounts, AppRequest, DecisionRequest, Demand, DigRef, Element, Intent, MemberKey, PlacementTerms, PodGroup};
 use drover_report::{Check, Report, Table, percentile};
-use drover_service::{Common, Peers, Running};
+use drover_service::{Common, Peers, Running, SealSettings};
 use drover_store::private_postgres::{Durability, PrivatePostgres};
 use http::{Request, header};
 use http_body_util::Full;
@@ -158,7 +158,7 @@ impl Services {
         common.local_clusters = true;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let key = folder.join("seal.key");
-        let manager = drover_cluster_manager::Config { listen: any, seal_key_file: key, ..drover_cluster_manager::Config::default() };
+        let manager = drover_cluster_manager::Config { listen: any, seal: SealSettings::in_file(key), ..drover_cluster_manager::Config::default() };
         let manager = drover_cluster_manager::start(manager, common.clone()).await?;
         common.peers.cluster_manager = Url::parse(&format!("http://{}", manager.addr))?;
         let placement = drover_placement::start(drover_placement::Config { listen: any }, common).await?;

@@ -60,17 +60,13 @@ impl App {
     /// # Errors
     /// The seal key cannot be read, or the database is unavailable or its migration fails.
     pub async fn connect(config: Config, common: &Common, clients: Clients) -> anyhow::Result<Self> {
-        let key = Arc::new(config.key()?);
+        let key = Arc::new(config.seal.key()?);
         let sets =
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
         let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?.with_key(key.clone());
         drover_resources::seal_all(&store, KINDS).await?;
-        let mut tx = store.begin().await?;
-        match credentials::reseal(&mut tx, &key).await? + users::reseal(&mut tx, &key).await? {
-            0 => {}
-            count => tracing::info!(count, "kubeconfigs were sealed again with the newest key"),
-        }
-        tx.commit().await.map_err(StoreError::from)?;
+        credentials::SEALED.seal_all(&store, None).await?;
+        users::SEALED.seal_all(&store, None).await?;
         let (fleet, changed) = (Fleet::default(), Arc::new(Notify::new()));
         // Before the feed is served: a reader takes its first page for the complete list of members.
         for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {

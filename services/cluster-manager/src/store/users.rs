@@ -1,6 +1,6 @@
 //! Users of members with their sealed keys and certificates.
 
-use drover_store::{Place, SealKey, Sealed, StoreError, StoreResult, Timestamp};
+use drover_store::{SealKey, Sealed, SealedTable, StoreError, StoreResult, Timestamp};
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -32,10 +32,8 @@ struct Row {
     expires_at: Timestamp,
 }
 
-/// The table, column and row that a key is sealed for; it cannot be unsealed for another.
-fn place(row: &str) -> Place<'_> {
-    Place { table: "member_user", column: "sealed", row }
-}
+/// Keys and certificates by user.
+pub const SEALED: SealedTable = SealedTable::without_plain("member_user", "id::text");
 
 /// Stores a user, or replaces it.
 ///
@@ -43,7 +41,7 @@ fn place(row: &str) -> Place<'_> {
 /// The store fails.
 pub async fn put(db: &mut PgConnection, key: &SealKey, cluster: Uuid, id: Uuid, user: &MemberUser) -> StoreResult<()> {
     let plain = serde_json::to_vec(&user.pems).map_err(|error| sqlx::Error::Encode(error.into()))?;
-    let sealed = key.seal(place(&id.to_string()), &plain);
+    let sealed = key.seal(SEALED.place(&id.to_string()), &plain);
     sqlx::query(
         "insert into member_user (id, cluster_id, user_name, namespace, sealed, starts_at, expires_at) values ($1, $2, $3, $4, $5, $6, $7)
         on conflict (id) do update set user_name = excluded.user_name, namespace = excluded.namespace, sealed = excluded.sealed,
@@ -69,7 +67,7 @@ pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid, id: Uuid) 
     let sql = "select user_name, namespace, sealed, starts_at, expires_at from member_user where id = $1 and cluster_id = $2";
     let row: Option<Row> = sqlx::query_as(sql).bind(id).bind(cluster).fetch_optional(db).await?;
     let Some(Row { user_name, namespace, sealed, starts_at, expires_at }) = row else { return Ok(None) };
-    let plain = key.open(place(&id.to_string()), &sealed)?;
+    let plain = key.open(SEALED.place(&id.to_string()), &sealed)?;
     let pems = serde_json::from_slice(plain.expose_secret()).map_err(|error| StoreError::from(sqlx::Error::Decode(error.into())))?;
     Ok(Some(MemberUser { user_name, namespace, pems, validity: (starts_at, expires_at) }))
 }
@@ -81,20 +79,4 @@ pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid, id: Uuid) 
 pub async fn delete(db: &mut PgConnection, id: Uuid) -> StoreResult<()> {
     sqlx::query("delete from member_user where id = $1").bind(id).execute(db).await?;
     Ok(())
-}
-
-/// Seals again, with the current key, what an older key sealed; returns how many.
-///
-/// # Errors
-/// The store fails, or something was sealed with a key that is not in the key file.
-pub async fn reseal(db: &mut PgConnection, key: &SealKey) -> StoreResult<usize> {
-    let rows: Vec<(Uuid, Sealed)> = sqlx::query_as("select id, sealed from member_user for update").fetch_all(&mut *db).await?;
-    let mut count = 0;
-    for (id, sealed) in rows.into_iter().filter(|(_, sealed)| key.is_stale(sealed)) {
-        let row = id.to_string();
-        let sealed = key.seal(place(&row), key.open(place(&row), &sealed)?.expose_secret());
-        sqlx::query("update member_user set sealed = $2 where id = $1").bind(id).bind(sealed).execute(&mut *db).await?;
-        count += 1;
-    }
-    Ok(count)
 }

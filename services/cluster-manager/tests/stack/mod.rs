@@ -13,7 +13,7 @@ use drover_api::members::Member;
 use drover_cluster_manager::{Config, openapi, start};
 use drover_kubesim::{ClusterSpec, Sim};
 use drover_scheduling::{Capacity, Claim};
-use drover_service::{Common, FeedReader, Peer, Peers, Running};
+use drover_service::{Common, FeedReader, Peer, Peers, Running, SealSettings};
 use drover_store::SealKey;
 use drover_testkit::{HttpServer, TestDb, test_db};
 use reqwest::{Method, multipart};
@@ -79,7 +79,7 @@ impl Stack {
         std::fs::create_dir_all(&keys.0).unwrap();
         let key_file = keys.0.join("seal.key");
         SealKey::from_file_or_create(&key_file).unwrap();
-        let config = Config { heartbeat_ms: 300, metrics_ms: 300, seal_key_file: key_file, ..Config::default() };
+        let config = Config { heartbeat_ms: 300, metrics_ms: 300, seal: SealSettings::in_file(key_file), ..Config::default() };
         let pool = PgPool::connect(db.url.expose_secret()).await.unwrap();
         let running = start(config.clone(), common.clone()).await.unwrap();
         let proxy = drover_testkit::openapi::proxy(running.addr, document()).await;

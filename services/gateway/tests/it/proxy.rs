@@ -1,10 +1,9 @@
 //! Requests to services that cannot be reached, limits of connections, and signing in.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_gateway::{AuditSettings, Config, OidcSettings, ProgramSettings, RateSettings, start};
-use drover_service::{Common, Peers};
+use drover_service::{Common, Peers, SealSettings};
 use drover_testkit::seal_key;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,8 +35,7 @@ pub fn config() -> Config {
     Config {
         listen: "127.0.0.1:0".parse().unwrap(),
         max_connections_per_address: 3,
-        seal_key: Some(seal_key()),
-        seal_key_file: PathBuf::new(),
+        seal: SealSettings { seal_key: Some(seal_key()), ..SealSettings::default() },
         rate: RateSettings::default(),
         programs: ProgramSettings::default(),
         audit: AuditSettings::default(),

@@ -15,7 +15,7 @@ use drover_orchestrator::app::App;
 use drover_orchestrator::peers::{ClusterManager, Migration, PeerError, Placement, Services, Synchronizer};
 use drover_orchestrator::render::{AppSource, Archive, Profile, RenderError, Renderer};
 use drover_orchestrator::{Config, routes, work};
-use drover_service::{Common, Peers};
+use drover_service::{Common, Peers, SealSettings};
 use drover_testkit::{HttpServer, TestDb, seal_key};
 use drover_workflow::Settings;
 use secrecy::ExposeSecret;
@@ -209,7 +209,7 @@ impl Stack {
             unschedulable_seconds: 1,
             unreachable_seconds: 1,
             gone_seconds: 5,
-            seal_key: Some(seal_key()),
+            seal: SealSettings { seal_key: Some(seal_key()), ..SealSettings::default() },
             controller_origins: controllers.iter().map(|origin| origin.parse().unwrap()).collect(),
             ..Config::default()
         };
