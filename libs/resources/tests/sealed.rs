@@ -39,13 +39,19 @@ impl Service {
     }
 
     async fn put(&self, document: &Value) {
-        let path = PathParams(vec![("safe".into(), "s".into())]);
-        let request = Request::put("/v2/safes/s").header(header::CONTENT_TYPE, "application/json").body(Body::from(document.to_string()));
-        resources::replace(&self.0, &SAFE, &path, &Vec::new(), request.unwrap()).await.unwrap();
+        let name = document["metadata"]["name"].as_str().unwrap();
+        let path = PathParams(vec![("safe".into(), name.into())]);
+        let request = Request::put(format!("/v2/safes/{name}")).header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(Body::from(document.to_string())).unwrap();
+        resources::replace(&self.0, &SAFE, &path, &Vec::new(), request).await.unwrap();
     }
 
     async fn get(&self, accept: &str) -> String {
-        let path = PathParams(vec![("safe".into(), "s".into())]);
+        self.get_of("s", accept).await
+    }
+
+    async fn get_of(&self, name: &str, accept: &str) -> String {
+        let path = PathParams(vec![("safe".into(), name.into())]);
         let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
         let answer = resources::get_one(&self.0, &SAFE, &path, &headers).await.unwrap();
         String::from_utf8(to_bytes(answer.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
@@ -102,4 +108,68 @@ async fn files_and_specs_are_sealed_and_follow_the_key() {
     sqlx::query("update resource set id = gen_random_uuid()").execute(service.0.store.pool()).await.unwrap();
     let path = PathParams(vec![("safe".into(), "s".into())]);
     assert!(resources::get_one(&service.0, &SAFE, &path, &HeaderMap::new()).await.is_err());
+}
+
+const MANY: usize = 250;
+
+/// Lets the connection end, as if its process were killed, at the update with this number of a table; never again after that.
+async fn cut_off(db: &Store, table: &str, at: usize) {
+    let statements = format!(
+        "create sequence cut_{table};
+         create function cut_{table}() returns trigger language plpgsql as $$ begin
+           if nextval('cut_{table}') = {at} then perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(60); end if;
+           return new; end $$;
+         create trigger cut before update on {table} for each row execute function cut_{table}()"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(statements)).execute(db.pool()).await.unwrap();
+}
+
+#[tokio::test]
+async fn sealing_that_was_killed_in_the_middle_is_finished_by_the_next_start() {
+    let db = test_db().await;
+    let service = Service::start(&db.url, OLD).await;
+    let pool = service.0.store.pool();
+    let contents: Vec<String> = (0..MANY).map(|n| format!("cabbage {n}")).collect();
+    for (n, content) in contents.iter().enumerate() {
+        let mut sent = document(&format!("open {n}"));
+        sent["metadata"]["name"] = format!("s{n}").into();
+        sent["file"] = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, content).into();
+        service.put(&sent).await;
+    }
+    let left = async |table: &str, stale: &str| -> i64 {
+        let sql = format!("select count(*) from {table} where {stale}");
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(pool).await.unwrap()
+    };
+    let readable = async |service: &Service| {
+        for n in [0, MANY / 2, MANY - 1] {
+            let name = format!("s{n}");
+            assert_eq!(service.get_of(&name, "application/octet-stream").await, contents[n]);
+            let document: Value = serde_json::from_str(&service.get_of(&name, "application/json").await).unwrap();
+            assert_eq!(document["spec"]["values"]["a"], format!("open {n}"));
+        }
+    };
+
+    // Files of a version that sealed nothing.
+    let plain = "update file set sealed = null, bytes = convert_to(content, 'UTF8') from unnest($1::text[]) content
+        where digest = sha256(convert_to(content, 'UTF8'))";
+    assert_eq!(sqlx::query(plain).bind(&contents).execute(pool).await.unwrap().rows_affected(), MANY as u64);
+    cut_off(&service.0.store, "file", 100).await;
+    resources::seal_all(&service.0.store, &KINDS).await.expect_err("its connection ended");
+    let rest = left("file", "sealed is null").await;
+    assert!(rest > 0 && rest < MANY as i64, "{rest} of {MANY} are not sealed yet");
+    readable(&service).await;
+    let service = Service::start(&db.url, OLD).await;
+    assert_eq!(left("file", "sealed is null or bytes is not null").await, 0);
+    readable(&service).await;
+
+    // Documents after a rotation.
+    let both = format!("{NEW}\n{OLD}");
+    cut_off(&service.0.store, "resource", 150).await;
+    let rotating = service.0.store.clone().with_key(Arc::new(SealKey::parse(&both.as_str().into()).unwrap()));
+    resources::seal_all(&rotating, &KINDS).await.expect_err("its connection ended");
+    let refused = resources::seal_all(&service.0.store.clone().with_key(Arc::new(SealKey::parse(&NEW.into()).unwrap())), &KINDS).await;
+    assert!(refused.unwrap_err().to_string().contains("not in the key file"), "some have the old key still");
+    readable(&Service(Documents::new(rotating, NoHooks))).await;
+    Service::start(&db.url, &both).await;
+    readable(&Service::start(&db.url, NEW).await).await;
 }
