@@ -137,3 +137,77 @@ fn expressions() {
 fn quantities() {
     fuzz("quantities", 4 << 10, |bytes| drop(drover_quantity::thousandths(&String::from_utf8_lossy(bytes))));
 }
+
+/// Bodies of requests: JSON and forms, as documents of each kind that has a file. The first line of an input is its content type.
+#[test]
+fn bodies() {
+    use axum::body::Bytes;
+    use axum::http::HeaderValue;
+    use drover_resources::{DocumentKind, check_body};
+    let kinds: Vec<&DocumentKind> = drover_orchestrator::resources::KINDS.into_iter().filter(|kind| kind.file.is_some()).collect();
+    assert!(kinds.len() > 1, "some kinds have files");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    fuzz("bodies", 256 << 10, |bytes| {
+        let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+        let Ok(content_type) = HeaderValue::from_bytes(&bytes[..end]) else { return };
+        let body = Bytes::copy_from_slice(&bytes[(end + 1).min(bytes.len())..]);
+        for kind in &kinds {
+            // A check that panics in its own thread becomes an answer.
+            if let Err(problem) = runtime.block_on(check_body(kind, content_type.clone(), body.clone())) {
+                assert_ne!(problem.code().name, "internal", "{}: {:?}", kind.name, problem.document());
+            }
+        }
+    });
+}
+
+/// Spans of applications, as OTLP in protobuf and in JSON, and what is counted of them.
+#[test]
+fn spans() {
+    use drover_api::scheduling::groups::observe::{Collector, Settings};
+    use prost::Message;
+    let sample = protobuf_sample();
+    fuzz("spans", 64 << 10, |bytes| {
+        // The corpus is text. What is no JSON changes the bytes of the sample in protobuf, so that mutations reach its fields.
+        let mixed: Vec<u8> =
+            sample.encode_to_vec().iter().zip(bytes.iter().cycle()).map(|(a, b)| if b % 7 == 0 { *b } else { *a }).collect();
+        let mut collector = Collector::new(Settings { half_life: 600.0, edges: 100, spans: 100 });
+        for (content_type, body) in
+            [("application/json", bytes.to_vec()), ("application/x-protobuf", bytes.to_vec()), ("application/x-protobuf", mixed)]
+        {
+            if let Ok(spans) = drover_orchestrator::spans_of(content_type, body.into()) {
+                spans.iter().for_each(|span| collector.add(span));
+            }
+        }
+        for edge in collector.edges(1.7e9) {
+            assert!(edge.rate >= 0.0 && (0.0..=1.0).contains(&edge.confidence), "{edge:?}");
+        }
+    });
+}
+
+/// A call of one service to another.
+fn protobuf_sample() -> opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
+    use opentelemetry_proto::tonic::resource::v1::Resource;
+    use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+    let named = |key: &str, value: &str| KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(Value::StringValue(value.to_owned())) }),
+        ..KeyValue::default()
+    };
+    let span = |id: u8, parent: &[u8]| Span {
+        trace_id: vec![7; 16],
+        span_id: vec![id; 8],
+        parent_span_id: parent.to_vec(),
+        kind: 3,
+        start_time_unix_nano: 1_700_000_000_000_000_000,
+        attributes: vec![named("peer.service", "postgres")],
+        ..Span::default()
+    };
+    let of = |service: &str, span: Span| ResourceSpans {
+        resource: Some(Resource { attributes: vec![named("service.name", service)], ..Resource::default() }),
+        scope_spans: vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }],
+        ..ResourceSpans::default()
+    };
+    ExportTraceServiceRequest { resource_spans: vec![of("web", span(1, &[])), of("cart", span(2, &[1; 8]))] }
+}

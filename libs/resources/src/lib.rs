@@ -23,7 +23,7 @@ pub use document::{Document, Metadata, TypedDocument};
 pub use envelope::output;
 pub use error::ResourceError;
 pub use hooks::{Change, Hooks, NoHooks, Verb};
-pub use http::{Documents, PathParams, create, delete, get_one, list, mount, mount_all, replace};
+pub use http::{Documents, PathParams, check_body, create, delete, get_one, list, mount, mount_all, replace};
 pub use kind::{
     AnySpec, DocumentKind, Echo, File, Foreign, Invalid, Keep, NoSpec, Parent, Place, Put, Reference, Spec, UploadedFile, is_dns_label,
     is_name,

@@ -34,6 +34,7 @@ use drover_workflow::{Engine, Settings};
 use app::{App, Parts};
 pub use config::{Config, Deadlines};
 use environment::{Environment, OPERATION_ENDED, Statuses, Wakes};
+pub use http::traces::spans_of;
 use operation_metrics::OperationMetrics;
 use peers::Services;
 use render::{Helm, Renderer};

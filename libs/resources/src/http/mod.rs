@@ -17,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 pub use read::{get_one, list};
+pub use upload::check_body;
 pub use write::{create, delete, replace};
 
 use crate::kind::{DocumentKind, Put};

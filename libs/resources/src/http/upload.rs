@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use drover_service::{Problem, codes, extract};
-use http::header;
 use http::request::Parts;
+use http::{HeaderValue, header};
 
 use crate::envelope::{Incoming, decode, one};
 use crate::kind::{DocumentKind, UploadedFile};
@@ -37,6 +37,16 @@ pub(super) async fn read(kind: &DocumentKind, parts: &Parts, body: Body) -> Resu
         checked.map_err(|error| codes::INTERNAL.problem(error.to_string()))?.map_err(crate::ResourceError::from)?;
     }
     Ok(incoming)
+}
+
+/// Whether a body can be read as a document of this kind: what a request does before it needs the store.
+///
+/// # Errors
+/// As the answer to the request would be.
+pub async fn check_body(kind: &DocumentKind, content_type: HeaderValue, body: Bytes) -> Result<(), Problem> {
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    parts.headers.insert(header::CONTENT_TYPE, content_type);
+    read(kind, &parts, Body::from(body)).await.map(drop)
 }
 
 async fn form(parts: &Parts, bytes: Bytes, many: bool) -> Result<(Bytes, Option<Bytes>), Problem> {

@@ -111,3 +111,21 @@ fn rates_reads_mesh_metrics_into_graph() {
     assert_eq!(refused.unwrap_err().to_string(), "Prometheus answered with an error: parse error");
     assert!(rates(r#"{"status":"success"}"#, &EdgeLabels::default(), RateWindow { window: 1.0, now: 1.0 }).is_err());
 }
+
+#[test]
+fn collector_stays_small_whatever_it_is_sent() {
+    let mut collector = Collector::new(Settings { edges: 20, spans: 50, ..Settings::default() });
+    let long = "x".repeat(1 << 20);
+    for i in 0..5_000 {
+        // Children of one parent and of many that never arrive, of services that nobody has heard of, and names and ids of a megabyte.
+        let service = format!("service-{i}");
+        collector.add(&span(1, &format!("a{i}"), Some("never"), &service, i as f64));
+        collector.add(&span(i, "b", Some("missing"), &service, i as f64));
+        collector.add(&Span { kind: SpanSide::Client, peer: Some(format!("peer-{i}")), ..span(i, "c", None, &service, i as f64) });
+    }
+    collector.add(&span(1, &long, None, "web", 0.0));
+    collector.add(&span(1, "d", None, &long, 0.0));
+    collector.add(&Span { trace: long.clone(), ..span(1, "e", None, "web", 0.0) });
+    let kept = format!("{collector:?}").len();
+    assert!(kept < 20_000, "{kept} bytes");
+}

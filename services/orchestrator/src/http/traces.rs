@@ -1,6 +1,7 @@
 //! Receives OpenTelemetry spans of a composite app: OTLP over HTTP, protobuf or JSON. Set `OTEL_EXPORTER_OTLP_ENDPOINT` of the
 //! apps to the call graph's address; exporters append `/v1/traces`.
 
+use axum::body::Bytes;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use drover_api::scheduling::groups::observe::{self, Span, SpanSide};
@@ -66,18 +67,27 @@ pub async fn take(State(app): State<App>, raw: RawPathParams, headers: HeaderMap
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(codes::UNSUPPORTED_MEDIA_TYPE.problem("Compressed spans are not accepted; unset OTEL_EXPORTER_OTLP_COMPRESSION"));
     }
+    app.measure(&path, &spans_of(kind, body)?).await?;
     if kind.starts_with(PROTOBUF) {
-        let request = ExportTraceServiceRequest::decode(body)
-            .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("The body is not an OTLP trace request: {error}")))?;
-        app.measure(&path, &spans(request)).await?;
         // An empty ExportTraceServiceResponse: nothing was rejected.
         return Ok(([(header::CONTENT_TYPE, PROTOBUF)], Vec::new()).into_response());
     }
-    if kind.starts_with("application/json") {
+    Ok(Json(json!({})).into_response())
+}
+
+/// The spans in an OTLP request of this content type.
+///
+/// # Errors
+/// The body cannot be read, or is of another type.
+pub fn spans_of(content_type: &str, body: Bytes) -> Result<Vec<Span>, Problem> {
+    if content_type.starts_with(PROTOBUF) {
+        let request = ExportTraceServiceRequest::decode(body)
+            .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("The body is not an OTLP trace request: {error}")))?;
+        return Ok(spans(request));
+    }
+    if content_type.starts_with("application/json") {
         let text = std::str::from_utf8(&body).map_err(|_| codes::MALFORMED_JSON.problem("The body is not UTF-8"))?;
-        let spans = observe::spans(text).map_err(|error| codes::MALFORMED_JSON.problem(error.to_string()))?;
-        app.measure(&path, &spans).await?;
-        return Ok(Json(json!({})).into_response());
+        return observe::spans(text).map_err(|error| codes::MALFORMED_JSON.problem(error.to_string()));
     }
     Err(codes::UNSUPPORTED_MEDIA_TYPE.problem(format!("Spans come as {PROTOBUF} or application/json (OTLP over HTTP)")))
 }

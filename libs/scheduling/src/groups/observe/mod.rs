@@ -62,6 +62,11 @@ impl Default for Settings {
     }
 }
 
+/// Bytes of an id in hexadecimal digits: of a trace it has 32, of a span 16.
+const LONGEST_ID: usize = 64;
+/// Bytes of the name of a service.
+const LONGEST_NAME: usize = 253;
+
 /// A count with exponential decay.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
@@ -97,6 +102,8 @@ pub struct Collector {
     order: VecDeque<(String, String)>,
     /// Spans whose parent has not arrived yet, by (trace, parent).
     waiting: BTreeMap<(String, String), Vec<(String, f64)>>,
+    /// The number of spans in `waiting`.
+    waiting_spans: usize,
     heard: BTreeSet<String>,
     by_parent: BTreeMap<Pair, Tally>,
     by_peer: BTreeMap<Pair, Tally>,
@@ -113,6 +120,7 @@ impl Collector {
             owner: BTreeMap::new(),
             order: VecDeque::new(),
             waiting: BTreeMap::new(),
+            waiting_spans: 0,
             heard: BTreeSet::new(),
             by_parent: BTreeMap::new(),
             by_peer: BTreeMap::new(),
@@ -120,10 +128,18 @@ impl Collector {
         }
     }
 
-    /// Adds a span. Parents may arrive after their children.
+    /// Adds a span. Parents may arrive after their children. One with a longer name or id than any exporter sends is left out.
     pub fn add(&mut self, span: &Span) {
+        let ids = [Some(&span.trace), Some(&span.id), span.parent.as_ref()];
+        let names = [Some(&span.service), span.peer.as_ref()];
+        let longer = |texts: &[Option<&String>], limit: usize| texts.iter().flatten().any(|text| text.len() > limit);
+        if longer(&ids, LONGEST_ID) || longer(&names, LONGEST_NAME) {
+            return;
+        }
         self.began = Some(self.began.map_or(span.at, |b| b.min(span.at)));
-        self.heard.insert(span.service.clone());
+        if self.heard.len() < self.settings.edges {
+            self.heard.insert(span.service.clone());
+        }
         let key = (span.trace.clone(), span.id.clone());
         if self.owner.contains_key(&key) {
             return; // exporters repeat spans that were not acknowledged
@@ -132,10 +148,15 @@ impl Collector {
             let parent = (span.trace.clone(), parent.clone());
             match self.owner.get(&parent).cloned() {
                 Some(from) => self.count(from, span.service.clone(), span.at, false),
-                None => self.waiting.entry(parent).or_default().push((span.service.clone(), span.at)),
+                None => {
+                    self.waiting.entry(parent).or_default().push((span.service.clone(), span.at));
+                    self.waiting_spans += 1;
+                }
             }
         }
-        for (to, at) in self.waiting.remove(&key).unwrap_or_default() {
+        let children = self.waiting.remove(&key).unwrap_or_default();
+        self.waiting_spans -= children.len();
+        for (to, at) in children {
             self.count(span.service.clone(), to, at, false);
         }
         if let (SpanSide::Client, Some(peer)) = (span.kind, &span.peer) {
@@ -148,8 +169,8 @@ impl Collector {
                 self.owner.remove(&oldest);
             }
         }
-        while self.waiting.len() > self.settings.spans {
-            self.waiting.pop_first();
+        while self.waiting_spans > self.settings.spans {
+            self.waiting_spans -= self.waiting.pop_first().map_or(self.waiting_spans, |(_, children)| children.len());
         }
     }
 
