@@ -16,7 +16,7 @@ mod web;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use access::{Access, Audit, Known, RateLimit};
+use access::{Access, Audit, Known, RateLimit, Remembered};
 use axum::middleware::{from_fn, from_fn_with_state};
 use clap::Args;
 use drover_service::{Common, Running, SealSettings};
@@ -76,11 +76,13 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
         });
     }
     let provider = Provider::new(&config.oidc, config.listen)?;
-    common.identities = Some(Arc::new(Known::new(store.clone(), provider.clone())));
+    let remembered = Remembered::default();
+    common.identities = Some(Arc::new(Known::new(store.clone(), remembered.clone(), provider.clone())));
     let listener = drover_service::bind(config.listen, &common).await?;
     let services = proxy::Services::new(&common, Programs::new(config.programs))?;
     services.watch_readiness(&common);
-    let access = Access::new(store.clone(), Audit::open(&config.audit, store)?, RateLimit::new(config.rate), services.clone());
+    let audit = Audit::open(&config.audit, store.clone())?;
+    let access = Access::new(store, remembered, audit, RateLimit::new(config.rate), services.clone());
     let sign_in = SignIn { sessions: common.sessions.clone(), provider, secure: common.tls.is_some() };
     let routes = OpenApiRouter::new()
         .merge(web::routes())

@@ -150,6 +150,7 @@ fn client(tls: Option<&Tls>, service: &'static str) -> anyhow::Result<HttpClient
     let mut tcp = HttpConnector::new();
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.enforce_http(false);
+    tcp.set_nodelay(true);
     let mut config = match tls.filter(|tls| tls.is_mutual()) {
         Some(tls) => tls.connector(service)?,
         // Nobody is believed: services with TLS need --tls-ca-file.

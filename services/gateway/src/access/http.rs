@@ -75,7 +75,11 @@ async fn token_list(State(access): State<Access>) -> Result<Json<TokenList>, Pro
 async fn token_revoke(State(access): State<Access>, Path(name): Path<String>, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
     let there = match query.asked()? {
         true => store::tokens(access.store()?).await?.iter().any(|token| token.name == name),
-        false => store::revoke_token(access.store()?, &name).await?,
+        false => {
+            let revoked = store::revoke_token(access.store()?, &name).await?;
+            access.0.remembered.forget();
+            revoked
+        }
     };
     match there {
         true => Ok(StatusCode::NO_CONTENT),

@@ -2,13 +2,15 @@
 //!
 //! The guard of `drover_service` says who sends a request ([`Principal`]). [`rules`] says which role each route needs; [`authorize`] checks
 //! it, limits the rate, has the request recorded ([`audit`]) and leaves out of the answer what the sender may not see ([`visible`]). Tokens and
-//! role bindings are rows ([`store`]) that are read at each request, so that what is revoked ends at once.
+//! role bindings are rows ([`store`]) that are read at each request, so that what is revoked ends at once; of tokens only the last second is
+//! remembered ([`remembered`]).
 
 mod audit;
 mod authorize;
 mod http;
 mod limit;
 mod owners;
+mod remembered;
 mod repeated;
 pub mod rules;
 mod store;
@@ -27,6 +29,7 @@ pub use audit::{Audit, AuditSettings};
 pub use authorize::authorize;
 pub use http::routes;
 pub use limit::{RateLimit, RateSettings};
+pub use remembered::Remembered;
 pub use rules::Shown;
 pub use store::connect;
 pub use visible::View;
@@ -40,6 +43,7 @@ pub struct Access(Arc<Parts>);
 
 struct Parts {
     store: Option<Store>,
+    remembered: Remembered,
     audit: Audit,
     limit: RateLimit,
     services: Services,
@@ -49,8 +53,8 @@ struct Parts {
 
 impl Access {
     /// Without a store there are no tokens and role bindings, and the audit log is kept in its file only.
-    pub fn new(store: Option<Store>, audit: Audit, limit: RateLimit, services: Services) -> Self {
-        Self(Arc::new(Parts { store, audit, limit, services, apps: Mutex::default() }))
+    pub fn new(store: Option<Store>, remembered: Remembered, audit: Audit, limit: RateLimit, services: Services) -> Self {
+        Self(Arc::new(Parts { store, remembered, audit, limit, services, apps: Mutex::default() }))
     }
 
     fn store(&self) -> Result<&Store, Problem> {
@@ -67,13 +71,14 @@ fn no_store() -> Problem {
 #[derive(Clone)]
 pub struct Known {
     store: Option<Store>,
+    remembered: Remembered,
     provider: Option<Provider>,
 }
 
 impl Known {
     /// Tokens in a store, users of a provider.
-    pub fn new(store: Option<Store>, provider: Option<Provider>) -> Self {
-        Self { store, provider }
+    pub fn new(store: Option<Store>, remembered: Remembered, provider: Option<Provider>) -> Self {
+        Self { store, remembered, provider }
     }
 }
 
@@ -82,7 +87,7 @@ impl Identities for Known {
     async fn of_secret(&self, secret: &str) -> Result<Option<Principal>, Problem> {
         if self.is_token(secret) {
             let Some(db) = &self.store else { return Ok(None) };
-            return Ok(store::token_of_secret(db, secret).await?);
+            return Ok(self.remembered.of_secret(db, secret).await?);
         }
         let Some(provider) = &self.provider else { return Ok(None) };
         match provider.of_id_token(secret).await? {

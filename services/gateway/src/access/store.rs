@@ -1,5 +1,7 @@
 //! Tokens, role bindings and the audit log in the database.
 
+use std::time::Duration;
+
 use drover_api::access::{AuditEntry, Role, RoleBinding, RoleGrant, Token, TokenOrder};
 use drover_service::principal::User;
 use drover_service::{Identity, Principal, Problem, codes};
@@ -22,7 +24,8 @@ pub async fn connect(url: SecretString) -> StoreResult<Store> {
     Store::connect(&config, &[MigrationSet::new("gateway", sqlx::migrate!("../../migrations/gateway"))]).await
 }
 
-fn digest(secret: &str) -> Vec<u8> {
+/// What is stored of a token's secret.
+pub fn digest(secret: &str) -> Vec<u8> {
     Sha256::digest(secret.as_bytes()).to_vec()
 }
 
@@ -61,17 +64,19 @@ impl From<TokenRow> for Principal {
 macro_rules! valid_tokens {
     ($rest:literal) => {
         concat!(
-            "select id, name, role, projects, created_by, created_at, expires_at from token
+            "select id, name, role, projects, created_by, created_at, expires_at,
+                 extract(epoch from expires_at - now())::float8 as left_seconds from token
              where revoked_at is null and (expires_at is null or expires_at > now()) ",
             $rest
         )
     };
 }
 
-/// Whose secret this is.
-pub async fn token_of_secret(db: &Store, secret: &str) -> StoreResult<Option<Principal>> {
-    let found: Option<TokenRow> = sqlx::query_as(valid_tokens!("and digest = $1")).bind(digest(secret)).fetch_optional(db.pool()).await?;
-    Ok(found.map(Into::into))
+/// Whose secret has this digest, and how long it is valid still; none: for ever.
+pub async fn token_of_digest(db: &Store, digest: &[u8]) -> StoreResult<Option<(Principal, Option<Duration>)>> {
+    let Some(row) = sqlx::query(valid_tokens!("and digest = $1")).bind(digest).fetch_optional(db.pool()).await? else { return Ok(None) };
+    let left: Option<f64> = row.try_get("left_seconds")?;
+    Ok(Some((TokenRow::from_row(&row)?.into(), left.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()))))
 }
 
 /// The token of a session.
