@@ -158,7 +158,8 @@ impl Services {
         common.local_clusters = true;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let key = folder.join("seal.key");
-        let manager = drover_cluster_manager::Config { listen: any, seal: SealSettings::in_file(key), ..drover_cluster_manager::Config::default() };
+        let manager =
+            drover_cluster_manager::Config { listen: any, seal: SealSettings::in_file(key), ..drover_cluster_manager::Config::default() };
         let manager = drover_cluster_manager::start(manager, common.clone()).await?;
         common.peers.cluster_manager = Url::parse(&format!("http://{}", manager.addr))?;
         let placement = drover_placement::start(drover_placement::Config { listen: any }, common).await?;
@@ -175,9 +176,9 @@ impl Services {
     async fn decisions(&self, series: Series, sizes: &Sizes) -> Result<Done> {
         let (address, members) = (self.placement.addr, sizes.members.count);
         let client = move |n: usize, clock: load::Clock| async move {
-            let mut connection = Connection::open(address).await?;
+            let mut connection = Connection::open(address, None).await?;
             let mut ask = Template::new(&request(series, members, n))?;
-            let took = clock.repeat(async || connection.send(ask.next(address)?).await).await;
+            let took = clock.repeat(async || connection.send(ask.next(address, TOKEN)?).await).await;
             note_load();
             took
         };
@@ -241,6 +242,11 @@ fn note_load() {
     });
 }
 
+/// A request for three pods that may run on any of eight members.
+pub(super) fn any_of_eight(members: usize, n: usize) -> DecisionRequest {
+    request(Series::AnyOfEight, members, n)
+}
+
 /// A request for three pods. Every request is about another app.
 fn request(series: Series, members: usize, n: usize) -> DecisionRequest {
     let keys: Vec<MemberKey> = (0..members).map(|at| MemberKey(world::key(at, PROVIDERS))).collect();
@@ -270,19 +276,19 @@ fn request(series: Series, members: usize, n: usize) -> DecisionRequest {
 const APP: &str = "app-0123456789abcdef0123456789ab";
 
 /// A request body in which only the app's name is replaced, which is cheap.
-struct Template {
+pub(super) struct Template {
     body: Vec<u8>,
     places: Vec<usize>,
 }
 
 impl Template {
-    fn new(request: &DecisionRequest) -> Result<Self> {
+    pub(super) fn new(request: &DecisionRequest) -> Result<Self> {
         let body = serde_json::to_string(request)?;
         let places = body.match_indices(APP).map(|(at, _)| at).collect();
         Ok(Self { body: body.into_bytes(), places })
     }
 
-    fn next(&mut self, address: SocketAddr) -> Result<Request<Full<Bytes>>> {
+    pub(super) fn next(&mut self, address: SocketAddr, token: &str) -> Result<Request<Full<Bytes>>> {
         let id = Uuid::now_v7();
         let mut name = [0; 32];
         id.simple().encode_lower(&mut name);
@@ -291,7 +297,7 @@ impl Template {
         }
         let request = Request::put(format!("/internal/decisions/{id}"))
             .header(header::HOST, address.to_string())
-            .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
             .header(header::CONTENT_TYPE, "application/json");
         Ok(request.body(Full::new(Bytes::copy_from_slice(&self.body)))?)
     }

@@ -11,7 +11,11 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Name of the thread, by which its CPU time is found.
 pub const THREAD: &str = "load";
@@ -122,6 +126,15 @@ impl Clock {
     }
 }
 
+/// How to speak TLS with a service.
+#[derive(Clone)]
+pub struct Secured {
+    /// With the certificate that this side shows.
+    pub config: Arc<ClientConfig>,
+    /// Name of the service.
+    pub service: &'static str,
+}
+
 /// One HTTP connection.
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -131,10 +144,20 @@ impl Connection {
     /// Connects to a server.
     ///
     /// # Errors
-    /// No server listens at the address.
-    pub async fn open(address: SocketAddr) -> Result<Self> {
+    /// No server listens at the address, or the two do not agree on TLS.
+    pub async fn open(address: SocketAddr, secured: Option<Secured>) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        match secured {
+            None => Self::over(stream).await,
+            Some(Secured { config, service }) => {
+                let name = ServerName::try_from(service)?;
+                Self::over(TlsConnector::from(config).connect(name, stream).await?).await
+            }
+        }
+    }
+
+    async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Result<Self> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::task::spawn_local(async move {
             // If the connection breaks, the next request fails.

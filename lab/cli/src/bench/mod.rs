@@ -26,6 +26,7 @@ mod real;
 mod reports;
 mod restart;
 mod search;
+mod security;
 pub(crate) mod stack;
 pub(crate) mod world;
 
@@ -62,6 +63,8 @@ pub struct BenchArgs {
 pub enum Measure {
     /// Durable placement decisions per second over REST, compared with single-row commits on the same Postgres.
     Decisions,
+    /// What tokens and mutual TLS cost: decisions and documents with and without them.
+    Security,
     /// Time to plan the relocation of some of 1,000 candidates.
     Plan,
     /// How many plans of 14 candidates that just fit are found within the time limit of plans, and with how many moves.
@@ -127,6 +130,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
         eprintln!("{word} …");
         let measured = match name {
             Measure::Decisions => decisions::run(args.size, &mut report).await,
+            Measure::Security => security::run(args.size, &mut report).await,
             Measure::Plan => plan::run(args.size, &mut report).await,
             Measure::Search => search::run(args.size, &mut report),
             Measure::Burst => burst::run(args.size, &mut report).await,

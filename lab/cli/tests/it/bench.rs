@@ -18,6 +18,7 @@ fn every_benchmark_produces_its_tables() {
     let names = [
         "machine",
         "decisions",
+        "security",
         "plan",
         "burst",
         "idle",
