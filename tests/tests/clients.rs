@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use drover_e2e::System;
+use serde_json::json;
 use tokio::process::Command;
 
 /// It only guards against hanging; packages may have to be downloaded.
@@ -81,13 +82,33 @@ async fn rust_package_is_made_and_has_all_that_it_needs() {
     assert!(made.status.success(), "{}{}", String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
 }
 
+/// Runs schemathesis, with this token if there is one.
+async fn keeps_its_contract(system: &System, token: Option<&str>) {
+    let mut run = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/contract/run.sh"));
+    run.arg(url(system))
+        .env_remove("DROVER_TOKEN")
+        .envs(token.map(|token| ("DROVER_TOKEN", token)))
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let run = tokio::time::timeout(3 * TIMEOUT, run.output()).await.expect("schemathesis ends in time").expect("it runs");
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: tens of thousands of requests"]
 async fn public_operations_keep_their_contract() {
-    let system = System::unregistered().await;
-    let url = system.url().as_str().trim_end_matches('/').to_owned();
-    let run =
-        Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/contract/run.sh")).arg(url).stdin(Stdio::null()).kill_on_drop(true).output();
-    let run = tokio::time::timeout(3 * TIMEOUT, run).await.expect("schemathesis ends in time").expect("it runs");
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    keeps_its_contract(&System::unregistered().await, None).await;
+}
+
+/// Where tokens are asked for: one with every right, and one of a project, which is refused at most operations.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: tens of thousands of requests"]
+async fn public_operations_keep_their_contract_with_a_token_and_none_is_open_without() {
+    let many = ["--requests-per-second=1000000", "--request-burst=1000000"].map(|flag| ("gateway", flag.to_owned()));
+    let system = System::guarded_at(([127, 0, 0, 1], 0).into(), &many).await;
+    system.client.post("/v2/projects", Some(&json!({"metadata": {"name": "shop"}}))).await.expect("a project");
+    for order in [json!({"name": "all", "role": "admin"}), json!({"name": "some", "role": "deployer", "projects": ["shop"]})] {
+        let made = system.client.post("/v2/tokens", Some(&order)).await.expect("a token");
+        keeps_its_contract(&system, made.body["token"].as_str()).await;
+    }
 }
