@@ -38,7 +38,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let mut table = Table::new("restart", ["round", "everything watched [s]", "writes to members", "CPU s: drover", "drover [MiB]"]);
     for round in 0..rounds {
         let simulated = stack.simulated.as_ref().context("simulated members")?;
-        let before = revisions(simulated).await?;
+        let before = at_rest(simulated).await?;
         let began = stack.restart().await?;
         world::until(Duration::from_secs(600), async || Ok((ready(&stack).await? == apps * members).then_some(()))).await?;
         let took = began.elapsed().as_secs_f64();
@@ -64,6 +64,17 @@ async fn ready(stack: &Stack) -> Result<usize> {
     };
     let bindings = apps["items"].as_array().into_iter().flatten().flat_map(|app| app["bindings"].as_array().into_iter().flatten());
     Ok(bindings.filter(|binding| binding["phase"] == "Ready").count())
+}
+
+/// The resource versions when nothing is written any more: the controllers of a member go on for a moment after its apps are Ready.
+async fn at_rest(simulated: &Simulated) -> Result<Vec<u64>> {
+    world::until(Duration::from_secs(60), async || {
+        let before = revisions(simulated).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let after = revisions(simulated).await?;
+        Ok((before == after).then_some(after))
+    })
+    .await
 }
 
 /// The resource version of each member, which every write to it increments.
