@@ -28,6 +28,7 @@ mod restart;
 mod search;
 mod security;
 pub(crate) mod stack;
+mod traffic;
 pub(crate) mod world;
 
 use std::path::PathBuf;
@@ -85,6 +86,8 @@ pub enum Measure {
     Latency,
     /// 200 apps deployed at the same time to three real control planes, beside a bare client.
     Rollout,
+    /// Requests per second, latency and CPU per request of the data path, beside HAProxy and no proxy.
+    Traffic,
     /// Speed of the autoscaler's algorithms: KPA decisions per second, Q-learning training.
     Autoscale,
     /// Memory and CPU of the autoscaler's agent with 200 workloads on a real control plane.
@@ -141,6 +144,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
             Measure::Restart => restart::run(args.size, &mut report).await,
             Measure::Latency => real::latency(args.size, &mut report).await,
             Measure::Rollout => real::rollout(args.size, &mut report).await,
+            Measure::Traffic => traffic::run(args.size, &mut report).await,
             Measure::Autoscale => autoscale::run(args.size, &mut report),
             Measure::Autoscaler => agent::run(args.size, &mut report).await,
             Measure::MemoryGuard => memory_guard::run(args.size, &mut report).await,

@@ -311,13 +311,8 @@ async fn follow(sim: Sim, copies: [(Uuid, &'static str); 2], hub: Arc<FeedHub<Co
                 conditions.ready.unwrap_or(true) && !conditions.terminating.unwrap_or(false)
             });
             let addresses = ready.filter_map(|endpoint| Some(SocketAddr::new(endpoint.addresses.first()?.parse().ok()?, PORT))).collect();
-            let port = PortEndpoints {
-                namespace: "default".to_owned(),
-                service: "web".to_owned(),
-                port: String::new(),
-                app_protocol: None,
-                addresses,
-            };
+            let (namespace, service) = ("default".to_owned(), "web".to_owned());
+            let port = PortEndpoints { namespace, service, addresses, ..PortEndpoints::default() };
             let value = CopyEndpoints { binding, member: MemberKey::new("onprem", name), ports: vec![port] };
             hub.publish_if_changed(binding.to_string(), Some(value));
         }

@@ -28,6 +28,7 @@ fn every_benchmark_produces_its_tables() {
         "restart",
         "latency",
         "rollout",
+        "traffic",
         "autoscaler",
         "memory-guard",
     ];
