@@ -80,7 +80,7 @@ pub struct CopyEndpoints {
 }
 
 /// The endpoints of one port of a Service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PortEndpoints {
     pub namespace: String,
@@ -94,6 +94,18 @@ pub struct PortEndpoints {
     /// Addresses at which the data path reaches ready pods that are not being ended.
     #[schema(value_type = Vec<String>)]
     pub addresses: Vec<SocketAddr>,
+    /// These pods as they are reached from within their pod network, sorted. Not sent to other services.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub pods: Vec<PodEndpoint>,
+}
+
+/// A ready pod behind a Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodEndpoint {
+    pub address: SocketAddr,
+    /// The name of a pod of a StatefulSet below a headless Service.
+    pub hostname: Option<String>,
 }
 
 /// How a process of the data path carries out a route (feed `traffic`; the key is the route's id).

@@ -231,6 +231,7 @@ mod tests {
             port: "http".into(),
             app_protocol: Some(H2C.into()),
             addresses: vec![address, address],
+            pods: Vec::new(),
         };
         let other = PortEndpoints { port: "metrics".into(), ..port.clone() };
         let copy = CopyEndpoints { binding, member: MemberKey::new("p", "m"), ports: vec![port, other] };

@@ -11,7 +11,7 @@ const SLICES: &str = "endpointslices.discovery.k8s.io";
 
 /// Queues the Services that a change of a pod concerns.
 pub fn of_pod(state: &mut ClusterState, key: &Key, old: Option<&Value>, new: Option<&Value>) {
-    let told = |pod: Option<&Value>| pod.map(|pod| (endpoint(pod), pod["metadata"]["labels"].clone()));
+    let told = |pod: Option<&Value>| pod.map(|pod| (endpoint(pod, ""), pod["metadata"]["labels"].clone()));
     if &*key.resource != "pods" || told(old) == told(new) {
         return;
     }
@@ -38,7 +38,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key, service: &Value) {
         return;
     }
     let pods: Vec<_> = state.store.list(&"pods".into(), &key.namespace).map(|(_, pod)| pod).filter(|pod| selects(service, pod)).collect();
-    let endpoints: Vec<Value> = pods.iter().filter_map(|pod| endpoint(pod)).collect();
+    let endpoints: Vec<Value> = pods.iter().filter_map(|pod| endpoint(pod, &key.name)).collect();
     let ports: Vec<Value> = list(service, "/spec/ports").iter().filter_map(|port| port_of(port, pods.first().map(AsRef::as_ref))).collect();
     let mut labels = map(service, "/metadata/labels").cloned().unwrap_or_default();
     labels.insert("kubernetes.io/service-name".into(), json!(&*key.name));
@@ -66,18 +66,24 @@ pub fn reconcile(state: &mut ClusterState, key: &Key, service: &Value) {
     }
 }
 
-fn endpoint(pod: &Value) -> Option<Value> {
+/// A pod as an endpoint of the Service of this name.
+fn endpoint(pod: &Value, service: &str) -> Option<Value> {
     let ip = text(pod, "/status/podIP");
     if ip.is_empty() || object::pod_finished(pod) {
         return None;
     }
     let (serving, terminating) = (object::pod_ready(pod), object::deleting(pod));
-    Some(json!({
+    let mut endpoint = json!({
         "addresses": [ip],
         "conditions": {"ready": serving && !terminating, "serving": serving, "terminating": terminating},
         "nodeName": text(pod, "/spec/nodeName"),
         "targetRef": {"kind": "Pod", "namespace": object::namespace(pod), "name": object::name(pod), "uid": object::uid(pod)},
-    }))
+    });
+    let hostname = text(pod, "/spec/hostname");
+    if !hostname.is_empty() && text(pod, "/spec/subdomain") == service {
+        endpoint["hostname"] = json!(hostname);
+    }
+    Some(endpoint)
 }
 
 /// A port of the slice: the number of the container's port, if the Service names that.

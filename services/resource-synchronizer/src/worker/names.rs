@@ -1,7 +1,8 @@
 //! Stand-ins in a member: Services and EndpointSlices that lead to the copies of an app in other members ([`crate::names`]).
 //!
 //! A Service keeps its selector: without pods the controller of the member empties its own slices, and where a copy comes back it fills
-//! them, so that nothing stale can be left. The slices of a stand-in exist while no pod of the app is ready here.
+//! them, so that nothing stale can be left. The slices of a stand-in exist while no pod of the app is ready here; those of a headless
+//! Service also contain the pods elsewhere that have a name of their own, while a StatefulSet is on both sides.
 //!
 //! Invariant: a Service changes hands by a write that only relabels it. The copy that comes takes it over; the copy that goes waits until
 //! the stand-in has it, and has its slices in place, before it deletes anything.
@@ -11,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drover_api::traffic::PortEndpoints;
+use drover_api::traffic::{PodEndpoint, PortEndpoints};
 use drover_members::{Object, ObjectId, Sharers, labels};
 use drover_scheduling::MemberKey;
 use serde_json::{Value, json};
@@ -63,8 +64,15 @@ impl Worker {
             let of_service = |port: &&PortEndpoints| port.service == name && port.namespace == namespace;
             let address = ObjectId { api_version: "v1".into(), kind: "Service".into(), namespace: namespace.clone(), name: name.clone() };
             let whose = self.whose(bound, &here, &address);
-            if whose != Whose::Others && !near.iter().any(|port| of_service(&port)) {
-                objects.extend(slices(&namespace, &name, far.iter().filter(of_service)));
+            let missing = match near.iter().any(|port| of_service(&port)) {
+                false => far.iter().filter(of_service).cloned().collect(),
+                true if service["spec"]["clusterIP"] == "None" => {
+                    unnamed_here(near.iter().filter(of_service), far.iter().filter(of_service))
+                }
+                true => Vec::new(),
+            };
+            if whose != Whose::Others {
+                objects.extend(slices(&namespace, &name, missing.iter()));
             }
             if whose == Whose::Own {
                 objects.push(inside(service));
@@ -85,7 +93,7 @@ impl Worker {
         let (here, elsewhere) = self.copies(bound).await?;
         let of = |copies: Copies| {
             let published = copies.into_iter().filter_map(|(id, _)| self.app.endpoints.get(&id.to_string()));
-            published.flat_map(|copy| copy.ports.clone()).filter(|port| !port.addresses.is_empty()).collect()
+            published.flat_map(|copy| copy.ports.clone()).filter(|port| !port.pods.is_empty()).collect()
         };
         Ok((of(here), of(elsewhere)))
     }
@@ -175,24 +183,40 @@ fn inside(mut service: Value) -> Value {
     service
 }
 
+/// The pods elsewhere that have a name of their own which no pod here has: while a StatefulSet moves, some of its pods are here.
+fn unnamed_here<'a>(near: impl Iterator<Item = &'a PortEndpoints>, far: impl Iterator<Item = &'a PortEndpoints>) -> Vec<PortEndpoints> {
+    let here: BTreeSet<&str> = near.flat_map(|port| &port.pods).filter_map(|pod| pod.hostname.as_deref()).collect();
+    let is_missing = |pod: &PodEndpoint| pod.hostname.as_deref().is_some_and(|name| !here.contains(name));
+    far.map(|port| PortEndpoints { pods: port.pods.iter().filter(|pod| is_missing(pod)).cloned().collect(), ..port.clone() }).collect()
+}
+
+/// Name and number of a port, whether its addresses are of IPv4, and the protocol above it.
+type SliceKey<'a> = (&'a str, u16, bool, Option<&'a str>);
+
 /// The slices with these endpoints: one per port, number and family of addresses.
 fn slices<'a>(namespace: &str, service: &str, ports: impl Iterator<Item = &'a PortEndpoints>) -> Vec<Value> {
-    let mut found: BTreeMap<(&str, u16, bool, Option<&str>), BTreeSet<IpAddr>> = BTreeMap::new();
+    let mut found: BTreeMap<SliceKey<'_>, BTreeSet<(IpAddr, Option<&str>)>> = BTreeMap::new();
     for port in ports {
-        for address in &port.addresses {
+        for PodEndpoint { address, hostname } in &port.pods {
             let key = (port.port.as_str(), address.port(), address.is_ipv4(), port.app_protocol.as_deref());
-            found.entry(key).or_default().insert(address.ip());
+            found.entry(key).or_default().insert((address.ip(), hostname.as_deref()));
         }
     }
-    let slice = |((name, number, is_v4, protocol), addresses): ((&str, u16, bool, Option<&str>), BTreeSet<IpAddr>)| {
+    let slice = |((name, number, is_v4, protocol), pods): (SliceKey<'_>, BTreeSet<(IpAddr, Option<&str>)>)| {
         let family = if is_v4 { "IPv4" } else { "IPv6" };
         let mut port = json!({"name": name, "port": number, "protocol": "TCP"});
         if let Some(protocol) = protocol {
             port["appProtocol"] = json!(protocol);
         }
         let shown = if name.is_empty() { String::new() } else { format!("{name}-") };
-        let endpoints: Vec<Value> =
-            addresses.iter().take(ENDPOINTS).map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
+        let endpoint = |(ip, hostname): &(IpAddr, Option<&str>)| {
+            let mut endpoint = json!({"addresses": [ip], "conditions": {"ready": true}});
+            if let Some(hostname) = hostname {
+                endpoint["hostname"] = json!(hostname);
+            }
+            endpoint
+        };
+        let endpoints: Vec<Value> = pods.iter().take(ENDPOINTS).map(endpoint).collect();
         json!({
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
@@ -220,7 +244,8 @@ mod tests {
             service: "web".into(),
             port: name.into(),
             app_protocol: None,
-            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            pods: addresses.iter().map(|address| PodEndpoint { address: address.parse().unwrap(), hostname: None }).collect(),
+            ..PortEndpoints::default()
         };
         let ports = [port("", &["10.0.0.2:80", "10.0.0.1:80", "[fd00::1]:80"]), port("grpc", &["10.0.0.1:90"])];
         let made = slices("default", "web", ports.iter());

@@ -92,6 +92,17 @@ impl Shop {
         found
     }
 
+    /// The names of single pods in a member, with their addresses, sorted.
+    async fn named(&self, member: &str) -> Vec<(String, String)> {
+        let of_service = ListParams::default().labels("kubernetes.io/service-name=cart");
+        let slices = self.api::<EndpointSlice>(member).list(&of_service).await.unwrap();
+        let endpoints = slices.into_iter().flat_map(|slice| slice.endpoints);
+        let mut found: Vec<(String, String)> =
+            endpoints.filter_map(|endpoint| Some((endpoint.hostname?, endpoint.addresses.first()?.clone()))).collect();
+        found.sort();
+        found
+    }
+
     /// The addresses of the app's pods in a member.
     async fn pods(&self, member: &str) -> Vec<String> {
         let pods = self.api::<k8s_openapi::api::core::v1::Pod>(member).list(&ListParams::default().labels("app=cart")).await.unwrap();
@@ -213,5 +224,50 @@ async fn names_end_where_another_app_brings_one_or_the_pod_network_ends() {
     shop.stack.tell(MEMBER, MemberState::Ready);
     eventually(PATIENCE, async || shop.service(MEMBER).await.is_none().then_some(())).await;
     shop.goes(&second).await;
+    shop.nothing_is_left().await;
+}
+
+/// A StatefulSet with these ordinals and its headless Service.
+fn set(start: u32, replicas: u32) -> Vec<serde_json::Value> {
+    let mut set = deployment("cart", replicas, "100m");
+    set["kind"] = "StatefulSet".into();
+    (set["spec"]["serviceName"], set["spec"]["ordinals"]) = ("cart".into(), serde_json::json!({"start": start}));
+    let mut headless = service("cart");
+    headless["spec"]["clusterIP"] = "None".into();
+    vec![set, headless]
+}
+
+#[tokio::test]
+async fn every_pod_of_a_set_on_two_members_has_its_name_once_everywhere() {
+    let (mut shop, before) = Shop::start().await;
+    shop.goes(&before).await;
+    let mut copies = Vec::new();
+    for (member, start, replicas) in [(MEMBER, 0, 2), (OTHER, 2, 1)] {
+        let bundle = format!("set-{start}");
+        shop.stack.bundle(&bundle, set(start, replicas)).await;
+        shop.fence += 1;
+        let desired = DesiredBinding { digest: bundle.into(), ..binding("cart", "cart") };
+        let copy = DesiredBinding { id: Uuid::new_v4(), member: MemberKey(member.into()), names: true, fence: shop.fence, ..desired };
+        shop.stack.desire(&copy).await;
+        shop.stack.reaches(&copy, Phase::Ready).await;
+        copies.push(copy);
+    }
+    let mut addresses = [shop.pods(MEMBER).await, shop.pods(OTHER).await].concat();
+    addresses.sort();
+    for member in [MEMBER, OTHER] {
+        let all = eventually(PATIENCE, async || Some(shop.named(member).await).filter(|found| found.len() == 3)).await;
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["cart-0", "cart-1", "cart-2"], "{member}");
+        let mut found: Vec<String> = all.into_iter().map(|(_, address)| address).collect();
+        found.sort();
+        assert_eq!(found, addresses, "{member}");
+    }
+    // The set is whole on one side: nothing leads to the other any more.
+    let last = copies.pop().unwrap();
+    shop.goes(&last).await;
+    for member in [MEMBER, OTHER] {
+        eventually(PATIENCE, async || (shop.named(member).await.len() == 2).then_some(())).await;
+    }
+    shop.goes(&copies[0].clone()).await;
     shop.nothing_is_left().await;
 }

@@ -44,6 +44,7 @@ impl Feeds {
             port: "http".into(),
             app_protocol: app_protocol.map(str::to_owned),
             addresses: pods.to_vec(),
+            pods: Vec::new(),
         };
         let value = CopyEndpoints { binding: copy, member: MemberKey::new("p", "m"), ports: vec![port] };
         self.endpoints.publish(copy.to_string(), Some(value));
