@@ -18,6 +18,8 @@ pub struct App {
     nodes: Option<String>,
     /// The port on which its pods answer; it has a Service of its name then.
     port: Option<u16>,
+    /// Type of that Service.
+    service_type: Option<&'static str>,
     /// The clusters where it may run, as `provider/cluster`, if not those of its group.
     pub any_of: Option<Vec<String>>,
 }
@@ -36,6 +38,7 @@ impl App {
             program: None,
             nodes: None,
             port: None,
+            service_type: None,
             any_of: None,
         }
     }
@@ -67,6 +70,11 @@ impl App {
     /// Lets its pods answer on this port, behind a Service of its name with port 80.
     pub fn serving(mut self, port: u16) -> Self {
         self.port = Some(port);
+        self
+    }
+    /// Opens the Service on a port of the nodes.
+    pub fn on_node_ports(mut self) -> Self {
+        self.service_type = Some("NodePort");
         self
     }
     /// Adds a persistent volume claim.
@@ -128,7 +136,7 @@ impl App {
             pod["containers"][0]["ports"] = json!([{"containerPort": port}]);
             documents.push(json!({
                 "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-                "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": port}]},
+                "spec": {"type": self.service_type.unwrap_or("ClusterIP"), "selector": {"app": name}, "ports": [{"port": 80, "targetPort": port}]},
             }));
         }
         let mut workload = json!({

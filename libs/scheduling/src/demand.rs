@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Amounts, StatefulPods};
+use crate::{Amounts, Reachability, StatefulPods};
 
 /// What one app needs on each member where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Demand {
     /// Its Services as `namespace/name`, which other pods of the same member may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
+    /// Those of its Services that have a way in from outside the member, with the ways.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "open_services")]
+    pub open_services: BTreeMap<String, Vec<Reachability>>,
     /// Container images without duplicates, under the name that nodes report (`drover_quantity::image_name`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::reachability::out_of_reach;
 use crate::{Element, Ledger, MemberKey, MemberRoom, MemberState, PlacementTerms, WhenFull};
 
 /// Alternatives, of which exactly one is chosen.
@@ -32,6 +33,8 @@ pub(crate) enum Standing {
     Cordoned,
     /// A controller excludes it.
     Excluded,
+    /// The data path does not reach the Services of the app's routes there.
+    OutOfReach,
 }
 
 impl<'a> Group<'a> {
@@ -175,6 +178,8 @@ fn group<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>, elem
             Standing::Cordoned
         } else if terms.excluded(&room.key).is_some() {
             Standing::Excluded
+        } else if out_of_reach(terms, room).is_some() {
+            Standing::OutOfReach
         } else {
             Standing::Allowed
         }

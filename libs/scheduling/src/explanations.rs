@@ -4,6 +4,7 @@ use crate::call_placement::CallPlacement;
 use crate::expand::Standing;
 use crate::fit::Ask;
 use crate::misfit::Misfit;
+use crate::reachability::why_out_of_reach;
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
@@ -120,6 +121,9 @@ fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>
             Standing::Excluded => {
                 let (who, why) = slot.request.terms.excluded(&room.key).unwrap_or_default();
                 considered.push(entry(room, Verdict::NotAllowed, format!("excluded by the controller {who}: {why}"), None));
+            }
+            Standing::OutOfReach => {
+                considered.push(entry(room, Verdict::NotAllowed, why_out_of_reach(&slot.request.terms, room).to_owned(), None));
             }
         }
     }

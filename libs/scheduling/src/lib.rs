@@ -39,6 +39,7 @@ mod place;
 mod plan;
 mod planning;
 mod policy;
+mod reachability;
 mod resize;
 mod room;
 mod scheduler;
@@ -78,6 +79,7 @@ pub use planning::{plan, plan_within, policy_test};
 pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
+pub use reachability::{Reachability, UnknownReachability};
 pub use resize::{Growth, room_beside, room_of_update};
 pub use room::MemberRoom;
 pub use scheduler::outlook;

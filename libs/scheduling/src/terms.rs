@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallTerms, Demand, MemberKey};
+use crate::{CallTerms, Demand, MemberKey, Reachability};
 
 /// One app of a request, with its demand and terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct PlacementTerms {
     /// Its calls. Absent: it is placed on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallTerms>,
+    /// The ways by which the data path can reach the Services of its routes. Empty: it has no route, or its routes may lead nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "reached_by")]
+    pub reached_by: Vec<Reachability>,
     /// What controllers say about members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,

@@ -11,6 +11,7 @@ use super::peers::CallPeers;
 use super::{parameters, rank};
 use crate::expand::{Group, Standing, groups};
 use crate::explanations::why_unknown;
+use crate::reachability::why_out_of_reach;
 use crate::storage::{self, BoundVolume, Storage};
 use crate::trial::Trial;
 use crate::{
@@ -193,7 +194,8 @@ impl<'a> Expanded<'a> {
 
     fn groups(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &[Group<'a>] {
         let same = |(kept, _): &(&PlacementTerms, _)| {
-            kept.intent == terms.intent && kept.logical_cloud == terms.logical_cloud && kept.advice == terms.advice
+            (&kept.intent, &kept.logical_cloud, &kept.advice, &kept.reached_by)
+                == (&terms.intent, &terms.logical_cloud, &terms.advice, &terms.reached_by)
         };
         let at = self.lately.iter().position(same).unwrap_or_else(|| {
             self.lately.truncate(Self::KEPT - 1);
@@ -227,6 +229,11 @@ fn destinations<'a>(
         allowed.dedup_by(|a, b| a.key == b.key);
     }
     if allowed.is_empty() {
+        let mut options = groups.iter().flat_map(|group| &group.options);
+        if let Some(unreached) = options.find(|c| c.standing == Standing::OutOfReach && c.room.key != claim.member) {
+            let why = why_out_of_reach(&claim.request.terms, unreached.room);
+            return Err(no("out_of_reach", format!("its routes would lead nowhere on {}: {why}", unreached.room.key)));
+        }
         let cordoned = groups.iter().flat_map(|group| &group.options).filter(|c| c.standing == Standing::Cordoned);
         let cordoned: BTreeSet<&str> = cordoned.map(|c| c.room.key.0.as_str()).filter(|key| *key != claim.member.0).collect();
         let except = match cordoned.is_empty() {

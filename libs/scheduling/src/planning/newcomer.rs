@@ -16,6 +16,7 @@ use super::search::{NoMoves, VictimSearch};
 use crate::calling_apps::CallingApps;
 use crate::expand::Standing;
 use crate::explanations::{why_cordoned, why_unknown};
+use crate::reachability::why_out_of_reach;
 use crate::slot::Slot;
 use crate::work::Effort;
 use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
@@ -156,6 +157,7 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
                 let (who, why) = slot.request.terms.excluded(&option.room.key).unwrap_or_default();
                 format!("it is excluded by the controller {who}: {why}")
             }
+            Standing::OutOfReach => why_out_of_reach(&slot.request.terms, option.room).to_owned(),
             _ => "it is outside the logical cloud or being removed".to_owned(),
         };
         tried.member(&option.room.key, format!("{app}: {reason}"));

@@ -202,6 +202,17 @@ fn exclusion_code_names_each_reason_against_a_move() {
     assert_eq!(only(&|w| called(w, Some(false))), "dependants");
     assert_eq!(only(&|w| called(w, None)), "dependants");
     assert_eq!(only(&|w| in_network(called(w, None), "onprem+a", "flat")), "dependants", "its name does not follow");
+    let routed = |w: TestFleet, way: &str, by: &[Reachability]| {
+        let w = w.change_member("aws+c", |m| m.labels.push(format!("reachability={way}")));
+        w.change_request("app1", |r| r.terms.reached_by = by.to_vec())
+    };
+    let closed = [Reachability::PodNetwork];
+    assert_eq!(only(&|w| routed(w, "nodePort", &closed)), "out_of_reach", "its Service has no port of the nodes");
+    assert_eq!(only(&|w| routed(w, "none", &[Reachability::PodNetwork, Reachability::NodePort])), "out_of_reach");
+    let elsewhere = || full().change_member("onprem+b", |m| m.cordoned = Some(Cordon::default()));
+    assert_eq!(moves(&feasible(routed(elsewhere(), "nodePort", &[]).plan(bound(300)))), ["app1>aws+c"], "it has no route");
+    let open = [Reachability::PodNetwork, Reachability::NodePort];
+    assert_eq!(moves(&feasible(routed(elsewhere(), "nodePort", &open).plan(bound(300)))), ["app1>aws+c"]);
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Unreachable)), "no_destination");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Deregistering)), "no_other_member");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.cordoned = Some(Cordon::default()))), "no_other_member");

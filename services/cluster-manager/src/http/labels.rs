@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use drover_resources::is_name;
+use drover_scheduling::Reachability;
 use drover_service::{DryRun, Json, Path, Problem, Query, codes};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,8 @@ use crate::app::App;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ClusterLabel)]
 pub struct Label {
-    /// A name, or a pair `key=value` of names.
+    /// A name, or a pair `key=value` of names. `pod-network=NAME` and `reachability=podNetwork|nodePort|loadBalancer|none` say how pods
+    /// are reached.
     #[serde(rename = "clusterLabel")]
     pub label: String,
 }
@@ -43,6 +45,8 @@ pub async fn create(
         let words = "is neither a name nor a pair key=value of names";
         return Err(codes::INVALID.problem(format!("Invalid Input: clusterLabel: {:?} {words}", label.label)));
     }
+    Reachability::check(&label.label)
+        .map_err(|error| codes::INVALID.problem(format!("Invalid Input: clusterLabel: {:?}: {error}", label.label)))?;
     state.add_label(&path.0.0, &path.0.1, &label.label, query.asked()?).await?;
     Ok((StatusCode::CREATED, Json(label)))
 }

@@ -137,7 +137,8 @@ impl App {
         let mut tx = self.store.begin().await?;
         let sources = sources(&mut tx, &self.store, &group, &cloud).await?;
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
-        let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
+        let mut terms = terms::of(&mut tx, &group, &cloud, &names).await?;
+        let routes = terms::routes(&mut tx, &group).await?;
         let actions = actions::of(&mut tx, &self.store, &group, &names, &members).await?;
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
         let autoscaler = agent::image(&mut tx, "autoscaler").await?;
@@ -152,6 +153,7 @@ impl App {
         }
         let answers = self.controllers.act(&named, &group, &members, &mut rendered, dry).await?;
         let (apps, bundles) = checked(rendered, &cloud.document.spec, &prefer)?;
+        terms::add_reach(&mut terms, &routes, &apps);
         Ok(Prepared { group, apps, bundles, terms, answers })
     }
 }
@@ -266,6 +268,7 @@ pub async fn approved_requests(tx: &mut PgConnection, group: &Group) -> Result<V
     let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
     let cloud = terms::cloud(&mut *tx, group).await?;
     let names: Vec<_> = apps.iter().map(|app| app.app.clone()).collect();
-    let terms = terms::of(tx, group, &cloud, &names).await?;
+    let mut terms = terms::of(&mut *tx, group, &cloud, &names).await?;
+    terms::add_reach(&mut terms, &terms::routes(tx, group).await?, &apps);
     Ok(requests(&apps, &terms))
 }

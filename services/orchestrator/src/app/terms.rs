@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use drover_api::scheduling::{Element, Intent, MemberKey, PlacementTerms};
+use drover_api::scheduling::{Element, Intent, MemberKey, PlacementTerms, Reachability};
 use drover_resources::{NoSpec, TypedDocument};
 use sqlx::PgConnection;
 
@@ -12,7 +12,10 @@ use crate::resources::app_intent::AppIntentSpec;
 use crate::resources::cluster_reference::ClusterReferenceSpec;
 use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
+use crate::resources::route::RouteSpec;
 use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD, PROJECT};
+use crate::store::deployment::ApprovedApp;
+use crate::store::route;
 
 /// The logical cloud of a group with its clusters.
 #[derive(Clone, Debug)]
@@ -76,11 +79,39 @@ pub async fn of(
             packing: intent.and_then(|spec| spec.packing).or(defaults.packing).unwrap_or_default(),
             allow_dependants: intent.and_then(|spec| spec.allow_dependants).or(defaults.allow_dependants),
             calls: graph.as_ref().map(|graph| graph.terms(app, &cloud.members)),
+            // Known when the app's Services are.
+            reached_by: Vec::new(),
             // Controllers are asked when the app is placed.
             advice: Vec::new(),
         }
     };
     Ok(apps.iter().map(|app| (app.clone(), terms(app))).collect())
+}
+
+/// The routes of a group.
+///
+/// # Errors
+/// A query failed.
+pub async fn routes(tx: &mut PgConnection, group: &Group) -> Result<Vec<RouteSpec>, Error> {
+    Ok(route::of_group(tx, group.dig.id).await?.into_iter().map(|route| route.spec).collect())
+}
+
+/// Adds to the terms of apps with routes how the data path can reach them.
+pub fn add_reach(terms: &mut BTreeMap<String, PlacementTerms>, routes: &[RouteSpec], apps: &[ApprovedApp]) {
+    for app in apps {
+        let Some(terms) = terms.get_mut(&app.app) else { continue };
+        let routed = || routes.iter().filter(|route| route.app == app.app && !route.allow_out_of_reach);
+        if routed().next().is_none() {
+            continue;
+        }
+        let is_open = |route: &RouteSpec, way: Reachability| {
+            let mut open = app.demand.open_services.iter();
+            open.any(|(service, ways)| service.rsplit('/').next() == Some(&route.service) && ways.contains(&way))
+        };
+        let ways = [Reachability::NodePort, Reachability::LoadBalancer].into_iter();
+        terms.reached_by = ways.filter(|way| routed().all(|route| is_open(route, *way))).collect();
+        terms.reached_by.insert(0, Reachability::PodNetwork);
+    }
 }
 
 /// The app intents of the generic placement intent that the group uses, by app.

@@ -8,7 +8,7 @@ mod workload;
 
 use std::collections::BTreeSet;
 
-use drover_api::scheduling::Demand;
+use drover_api::scheduling::{Demand, Reachability};
 use drover_members::labels;
 use drover_quantity::image_name;
 use serde_json::Value;
@@ -30,7 +30,14 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
         let (kind, name) = (text("/kind"), text("/metadata/name"));
         let own = Some(text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or(namespace);
         match (text("/apiVersion"), kind) {
-            ("v1", "Service") => demand.services.push(format!("{own}/{name}")),
+            ("v1", "Service") => {
+                let service = format!("{own}/{name}");
+                let open = ways_in(object);
+                if !open.is_empty() {
+                    demand.open_services.insert(service.clone(), open);
+                }
+                demand.services.push(service);
+            }
             ("v1", "PersistentVolumeClaim") if claims.insert(name.to_owned()) => {
                 demand.volumes += 1;
                 demand.immovable.push(format!("volume: it owns the volume claim {name}"));
@@ -68,6 +75,17 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
     demand.images = images.into_iter().collect();
     demand.services.sort_unstable();
     Ok(demand)
+}
+
+/// The ways by which a Service is reached from outside its member.
+fn ways_in(service: &Value) -> Vec<Reachability> {
+    let spec = &service["spec"];
+    match spec["type"].as_str() {
+        Some("NodePort") => vec![Reachability::NodePort],
+        Some("LoadBalancer") if spec["allocateLoadBalancerNodePorts"] == false => vec![Reachability::LoadBalancer],
+        Some("LoadBalancer") => vec![Reachability::NodePort, Reachability::LoadBalancer],
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]

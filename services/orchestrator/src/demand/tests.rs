@@ -151,13 +151,14 @@ fn jobs_and_services_count_and_other_kinds_do_not() {
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 5, "completions": 2, "template": pod}}),
         json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": pod}}}}),
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}),
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "api", "namespace": "other"}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "api", "namespace": "other"}, "spec": {"type": "LoadBalancer"}}),
         json!({"apiVersion": "example.io/v1", "kind": "Deployment", "metadata": {"name": "not-ours"}, "spec": {}}),
     ];
     let demand = of(&objects, "shop").unwrap();
     let replicas: Vec<_> = demand.groups.iter().map(|group| (group.workload.as_str(), group.replicas)).collect();
     assert_eq!(replicas, [("Job/j", 2), ("CronJob/c", 1)]);
     assert_eq!(demand.services, ["other/api", "shop/web"]);
+    assert_eq!(demand.open_services, [("other/api".to_owned(), vec![Reachability::NodePort, Reachability::LoadBalancer])].into());
 }
 
 #[test]

@@ -35,6 +35,10 @@ pub struct RouteSpec {
     /// Seconds for which a request or connection waits when no pod can take it; default 10, at most 60.
     #[serde(default = "default_hold", rename = "holdSeconds")]
     pub hold_seconds: u16,
+    /// Whether the app may run in clusters in which the data path does not reach it, where the route leads nowhere. By default it is
+    /// neither placed nor moved there.
+    #[serde(default, rename = "allowOutOfReach", skip_serializing_if = "std::ops::Not::not")]
+    pub allow_out_of_reach: bool,
     /// How traffic goes to the new copy when the app is moved.
     #[serde(default)]
     pub shift: ShiftSpec,

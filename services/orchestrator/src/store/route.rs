@@ -19,13 +19,22 @@ pub async fn all(tx: &mut PgConnection) -> Result<Vec<TypedDocument<RouteSpec>>,
     Ok(routes)
 }
 
+/// The routes of a group.
+///
+/// # Errors
+/// A query failed.
+pub async fn of_group(tx: &mut PgConnection, dig: Uuid) -> Result<Vec<TypedDocument<RouteSpec>>, ResourceError> {
+    let mut routes: Vec<TypedDocument<RouteSpec>> = children(&mut *tx, &ROUTE, dig).await?;
+    routes.extend(intent_routes::of_group(tx, dig).await?);
+    Ok(routes)
+}
+
 /// The routes of an app.
 ///
 /// # Errors
 /// A query failed.
 pub async fn of_app(tx: &mut PgConnection, dig: Uuid, app: &str) -> Result<Vec<TypedDocument<RouteSpec>>, ResourceError> {
-    let mut routes: Vec<TypedDocument<RouteSpec>> = children(&mut *tx, &ROUTE, dig).await?;
-    routes.extend(intent_routes::of_group(tx, dig).await?);
+    let mut routes = of_group(tx, dig).await?;
     routes.retain(|route| route.spec.app == app);
     Ok(routes)
 }

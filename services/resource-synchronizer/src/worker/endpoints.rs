@@ -1,7 +1,8 @@
 //! Watches the EndpointSlices of a member and publishes where the data path reaches the pods of each copy.
 //!
 //! Slices carry the labels of their Service, so those of this installation are known by the label of the hub, and their copy by the label
-//! of the binding. Only members in which Drover has applied a Service are watched. While a member does not answer, what was published
+//! of the binding. Only members in which Drover has applied a Service are watched; where the data path does not use the pod network, their
+//! Services and nodes as well. While a member does not answer, what was published
 //! stays: its pods may well be there. An address on this machine or its link is left out unless clusters may be there, because a member
 //! must not lead users' requests into Drover's own services.
 
@@ -9,32 +10,109 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
-use drover_api::traffic::{CopyEndpoints, PortEndpoints};
+use drover_api::traffic::{CopyEndpoints, PodEndpoint, PortEndpoints};
 use drover_members::{Member, Reach, labels};
-use drover_scheduling::MemberKey;
+use drover_scheduling::{MemberKey, Reachability};
 use drover_service::FeedHub;
+use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::watch::Watch;
+use super::way_in::{OpenService, Outside, ReadyPod, node_addresses};
 
 /// Label of a slice: the name of its Service.
 pub(super) const SERVICE: &str = "kubernetes.io/service-name";
 /// Label of a slice: who writes it.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Pause before host names of load balancers are resolved again.
+const RESOLVE: Duration = Duration::from_secs(30);
+/// Longest time that a name server may take.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A slice by namespace and name.
-type Slices = HashMap<(String, String), Slice>;
+/// Namespace and name.
+type Key = (String, String);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Slice {
     binding: Uuid,
-    ports: Vec<PortEndpoints>,
+    service: Key,
+    ready: Vec<ReadyPod>,
+    ports: Vec<SlicePort>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct SlicePort {
+    /// Empty for the only port of a Service.
+    name: String,
+    number: u16,
+    app_protocol: Option<String>,
+}
+
+/// What a watch has listed.
+struct Listed<T> {
+    known: HashMap<Key, T>,
+    /// What has come of a list that is not complete.
+    coming: HashMap<Key, T>,
+    /// A list was complete once.
+    complete: bool,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), coming: HashMap::new(), complete: false }
+    }
+}
+
+impl<T: Clone + PartialEq> Listed<T> {
+    /// Takes in an event; returns the values that it concerns, before and after.
+    fn take<K: Resource<DynamicType = ()>>(&mut self, event: watcher::Event<K>, read: impl Fn(&K) -> Option<T>) -> Vec<(Key, T)> {
+        let key = |object: &K| (object.namespace().unwrap_or_default(), object.name_any());
+        match event {
+            watcher::Event::Init => self.coming.clear(),
+            watcher::Event::InitApply(object) => drop(read(&object).map(|value| self.coming.insert(key(&object), value))),
+            watcher::Event::InitDone => {
+                self.complete = true;
+                let before = std::mem::replace(&mut self.known, std::mem::take(&mut self.coming));
+                return before.into_iter().chain(self.known.clone()).collect();
+            }
+            watcher::Event::Apply(object) => {
+                let (key, now) = (key(&object), read(&object));
+                if self.known.get(&key) == now.as_ref() {
+                    return Vec::new();
+                }
+                let before = match now.clone() {
+                    Some(value) => self.known.insert(key.clone(), value),
+                    None => self.known.remove(&key),
+                };
+                return before.into_iter().chain(now).map(|value| (key.clone(), value)).collect();
+            }
+            watcher::Event::Delete(object) => {
+                let key = key(&object);
+                return self.known.remove(&key).map(|value| (key, value)).into_iter().collect();
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// An event of one of the watches.
+enum Event {
+    Slice(Box<watcher::Event<EndpointSlice>>),
+    Service(Box<watcher::Event<Service>>),
+    Node(Box<watcher::Event<Node>>),
+    /// A watch failed and goes on.
+    Broken(watcher::Error),
+    /// Host names may lead elsewhere.
+    Resolve,
 }
 
 /// Where the endpoints of a member are published.
@@ -42,41 +120,39 @@ struct Slice {
 pub struct Publisher {
     pub key: MemberKey,
     pub hub: FeedHub<CopyEndpoints>,
+    /// Which addresses are permitted.
     pub reach: Reach,
+    /// How the data path reaches the member's pods.
+    pub way: Reachability,
     /// Is told when the list is complete.
     pub listed: Arc<dyn Fn() + Send + Sync>,
 }
 
+/// What is known of a member.
+#[derive(Default)]
+struct Known {
+    slices: Listed<Slice>,
+    services: Listed<OpenService>,
+    nodes: Listed<Vec<IpAddr>>,
+    /// What host names of load balancers lead to.
+    resolved: HashMap<String, Vec<IpAddr>>,
+}
+
 /// Watches until the result is dropped.
 pub fn watch(member: &Member, config: watcher::Config, publisher: Publisher) -> Watch {
-    let stream = watcher(Api::<EndpointSlice>::all(member.client()), config).default_backoff();
+    let mut events = events(member, config, publisher.way);
     let watch = async move {
-        let (mut stream, mut known, mut listed) = (std::pin::pin!(stream), Slices::new(), Slices::new());
-        while let Some(event) = stream.next().await {
-            match event {
-                Ok(watcher::Event::Init) => listed.clear(),
-                Ok(watcher::Event::InitApply(slice)) => drop(publisher.read(&slice).map(|(key, slice)| listed.insert(key, slice))),
-                Ok(watcher::Event::InitDone) => {
-                    // Also what an earlier session with the member has published.
-                    let published = publisher.hub.snapshot().into_values().filter(|copy| copy.member == publisher.key);
-                    let before: BTreeSet<Uuid> = published.map(|copy| copy.binding).collect();
-                    known = std::mem::take(&mut listed);
-                    let now = known.values().map(|slice| slice.binding);
-                    publisher.publish(&known, before.into_iter().chain(now).collect());
-                    (publisher.listed)();
-                }
-                Ok(watcher::Event::Apply(slice)) => {
-                    let Some((key, slice)) = publisher.read(&slice) else { continue };
-                    let binding = slice.binding;
-                    known.insert(key, slice);
-                    publisher.publish(&known, BTreeSet::from([binding]));
-                }
-                Ok(watcher::Event::Delete(slice)) => {
-                    if let Some(gone) = known.remove(&key(&slice)) {
-                        publisher.publish(&known, BTreeSet::from([gone.binding]));
-                    }
-                }
-                Err(error) => tracing::debug!(cluster.id = %publisher.key, %error, "the endpoints cannot be watched at the moment"),
+        let (mut known, mut complete) = (Known::default(), false);
+        while let Some(event) = events.next().await {
+            let changed = known.take(event, &publisher.key).await;
+            if complete {
+                publisher.publish(&known, changed);
+            } else if known.is_complete(publisher.way) {
+                complete = true;
+                // Also what an earlier session with the member has published.
+                let published = publisher.hub.snapshot().into_values().filter(|copy| copy.member == publisher.key);
+                publisher.publish(&known, published.map(|copy| copy.binding).chain(known.bindings()).collect());
+                (publisher.listed)();
             }
         }
     };
@@ -87,55 +163,147 @@ pub fn watch(member: &Member, config: watcher::Config, publisher: Publisher) -> 
     }))
 }
 
-fn key(slice: &EndpointSlice) -> (String, String) {
-    (slice.namespace().unwrap_or_default(), slice.name_any())
+/// The watches that the way to the member needs.
+fn events(member: &Member, config: watcher::Config, way: Reachability) -> SelectAll<BoxStream<'static, Event>> {
+    let mut events: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
+    let slices = watcher(Api::<EndpointSlice>::all(member.client()), config.clone()).default_backoff();
+    events.push(slices.map(|event| event.map_or_else(Event::Broken, |event| Event::Slice(Box::new(event)))).boxed());
+    if matches!(way, Reachability::NodePort | Reachability::LoadBalancer) {
+        let services = watcher(Api::<Service>::all(member.client()), config).default_backoff();
+        events.push(services.map(|event| event.map_or_else(Event::Broken, |event| Event::Service(Box::new(event)))).boxed());
+    }
+    if way == Reachability::NodePort {
+        let nodes = watcher(Api::<Node>::all(member.client()), watcher::Config::default()).default_backoff();
+        events.push(nodes.map(|event| event.map_or_else(Event::Broken, |event| Event::Node(Box::new(event)))).boxed());
+    }
+    if way == Reachability::LoadBalancer {
+        let ticks = futures::stream::unfold((), async |()| {
+            tokio::time::sleep(RESOLVE).await;
+            Some((Event::Resolve, ()))
+        });
+        events.push(ticks.boxed());
+    }
+    events
+}
+
+impl Known {
+    /// Takes in an event; returns the copies whose endpoints may have changed by it.
+    async fn take(&mut self, event: Event, member: &MemberKey) -> BTreeSet<Uuid> {
+        match event {
+            Event::Slice(event) => self.slices.take(*event, slice).into_iter().map(|(_, slice)| slice.binding).collect(),
+            Event::Service(event) => {
+                let changed: BTreeSet<Key> =
+                    self.services.take(*event, |service| Some(OpenService::of(service))).into_iter().map(|(key, _)| key).collect();
+                if !changed.is_empty() {
+                    self.resolve(false).await;
+                }
+                self.slices.known.values().filter(|slice| changed.contains(&slice.service)).map(|slice| slice.binding).collect()
+            }
+            Event::Node(event) => match self.nodes.take(*event, |node| Some(node_addresses(node))).is_empty() {
+                true => BTreeSet::new(),
+                false => self.bindings().collect(),
+            },
+            Event::Resolve => {
+                self.resolve(true).await;
+                self.bindings().collect()
+            }
+            Event::Broken(error) => {
+                tracing::debug!(cluster.id = %member, %error, "the endpoints cannot be watched at the moment");
+                BTreeSet::new()
+            }
+        }
+    }
+
+    fn is_complete(&self, way: Reachability) -> bool {
+        let services = self.services.complete || !matches!(way, Reachability::NodePort | Reachability::LoadBalancer);
+        self.slices.complete && services && (self.nodes.complete || way != Reachability::NodePort)
+    }
+
+    fn bindings(&self) -> impl Iterator<Item = Uuid> {
+        self.slices.known.values().map(|slice| slice.binding)
+    }
+
+    /// Asks for the addresses of load balancers that have a host name; with `again` also of those that are known. A name that cannot be
+    /// resolved keeps its addresses.
+    async fn resolve(&mut self, again: bool) {
+        let names: BTreeSet<String> = self.services.known.values().flat_map(OpenService::host_names).map(str::to_owned).collect();
+        self.resolved.retain(|name, _| names.contains(name));
+        for name in names {
+            if !again && self.resolved.contains_key(&name) {
+                continue;
+            }
+            let found = timeout(RESOLVED_WITHIN, tokio::net::lookup_host((name.as_str(), 0))).await;
+            let found: Option<Vec<IpAddr>> = found.ok().and_then(Result::ok).map(|all| all.map(|address| address.ip()).collect());
+            if let Some(found) = found {
+                self.resolved.insert(name, found);
+            }
+        }
+    }
+}
+
+/// What counts of a slice; nothing of one that Drover itself wrote, for a name whose app runs elsewhere.
+fn slice(slice: &EndpointSlice) -> Option<Slice> {
+    let binding = labels::binding(&slice.metadata)?;
+    let service = slice.labels().get(SERVICE)?;
+    if slice.labels().get(MANAGED_BY).is_some_and(|by| by == labels::FIELD_MANAGER) {
+        return None;
+    }
+    let ready = slice.endpoints.iter().filter(|endpoint| {
+        let conditions = endpoint.conditions.clone().unwrap_or_default();
+        conditions.ready.unwrap_or(true) && !conditions.terminating.unwrap_or(false)
+    });
+    let ready = ready.filter_map(|endpoint| {
+        Some(ReadyPod {
+            address: endpoint.addresses.first()?.parse().ok()?,
+            node: endpoint.node_name.clone(),
+            hostname: endpoint.hostname.clone(),
+        })
+    });
+    let ports = slice.ports.iter().flatten().filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
+    let ports = ports.filter_map(|port| {
+        let number = u16::try_from(port.port?).ok()?;
+        Some(SlicePort { name: port.name.clone().unwrap_or_default(), number, app_protocol: port.app_protocol.clone() })
+    });
+    let namespace = slice.namespace().unwrap_or_default();
+    Some(Slice { binding, service: (namespace, service.clone()), ready: ready.collect(), ports: ports.collect() })
 }
 
 impl Publisher {
-    fn read(&self, slice: &EndpointSlice) -> Option<((String, String), Slice)> {
-        let binding = labels::binding(&slice.metadata)?;
-        let service = slice.labels().get(SERVICE)?;
-        // One of Drover itself, of a name whose app runs elsewhere.
-        if slice.labels().get(MANAGED_BY).is_some_and(|by| by == labels::FIELD_MANAGER) {
-            return None;
-        }
-        let ready: Vec<IpAddr> = slice
-            .endpoints
-            .iter()
-            .filter(|endpoint| {
-                let conditions = endpoint.conditions.clone().unwrap_or_default();
-                conditions.ready.unwrap_or(true) && !conditions.terminating.unwrap_or(false)
-            })
-            .filter_map(|endpoint| endpoint.addresses.first()?.parse().ok())
-            .filter(|address| self.reach.permits(*address))
-            .collect();
-        let ports = slice.ports.iter().flatten().filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-        let ports = ports.filter_map(|port| {
-            let number = u16::try_from(port.port?).ok()?;
-            Some(PortEndpoints {
-                namespace: slice.namespace().unwrap_or_default(),
-                service: service.clone(),
-                port: port.name.clone().unwrap_or_default(),
-                app_protocol: port.app_protocol.clone(),
-                addresses: ready.iter().map(|address| SocketAddr::new(*address, number)).collect(),
-            })
-        });
-        Some((key(slice), Slice { binding, ports: ports.collect() }))
-    }
-
     /// Publishes the endpoints of these copies: of all their slices together.
-    fn publish(&self, known: &Slices, bindings: BTreeSet<Uuid>) {
+    fn publish(&self, known: &Known, bindings: BTreeSet<Uuid>) {
         for binding in bindings {
-            let mut ports: BTreeMap<(String, String, String), PortEndpoints> = BTreeMap::new();
-            for port in known.values().filter(|slice| slice.binding == binding).flat_map(|slice| &slice.ports) {
-                let key = (port.namespace.clone(), port.service.clone(), port.port.clone());
-                let all = ports.entry(key).or_insert_with(|| PortEndpoints { addresses: Vec::new(), ..port.clone() });
-                all.addresses.extend(&port.addresses);
-                all.addresses.sort();
-                all.addresses.dedup();
+            let mut ports: BTreeMap<(&Key, &str), PortEndpoints> = BTreeMap::new();
+            let slices = || known.slices.known.values().filter(|slice| slice.binding == binding);
+            for slice in slices() {
+                let outside = Outside {
+                    service: known.services.known.get(&slice.service),
+                    nodes: &|name| known.nodes.known.get(&(String::new(), name.to_owned())).cloned(),
+                    resolved: &known.resolved,
+                };
+                for port in &slice.ports {
+                    let all = ports.entry((&slice.service, &port.name)).or_insert_with(|| PortEndpoints {
+                        namespace: slice.service.0.clone(),
+                        service: slice.service.1.clone(),
+                        port: port.name.clone(),
+                        app_protocol: port.app_protocol.clone(),
+                        ..PortEndpoints::default()
+                    });
+                    let addresses = outside.addresses(self.way, &slice.ready, &port.name, port.number);
+                    all.addresses.extend(addresses.into_iter().filter(|address| self.reach.permits(address.ip())));
+                    let pods = slice.ready.iter().filter(|pod| self.reach.permits(pod.address));
+                    all.pods.extend(
+                        pods.map(|pod| PodEndpoint { address: SocketAddr::new(pod.address, port.number), hostname: pod.hostname.clone() }),
+                    );
+                }
+            }
+            for port in ports.values_mut() {
+                port.addresses.sort();
+                port.addresses.dedup();
+                port.pods.sort();
+                port.pods.dedup();
             }
             let value = CopyEndpoints { binding, member: self.key.clone(), ports: ports.into_values().collect() };
-            let gone = value.ports.is_empty() && !known.values().any(|slice| slice.binding == binding);
+            let gone = slices().next().is_none();
             self.hub.publish_if_changed(binding.to_string(), (!gone).then_some(value));
         }
     }
@@ -147,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    fn slice(name: &str, binding: Uuid, addresses: &[(&str, bool)]) -> EndpointSlice {
+    fn seen(name: &str, binding: Uuid, addresses: &[(&str, bool)]) -> EndpointSlice {
         let endpoints: Vec<_> =
             addresses.iter().map(|(ip, ready)| json!({"addresses": [ip], "conditions": {"ready": ready, "terminating": false}})).collect();
         let labels = json!({labels::BINDING: binding.to_string(), SERVICE: "web"});
@@ -156,23 +324,26 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    #[test]
-    fn endpoints_of_a_copy_are_the_ready_ones_of_all_its_slices() {
-        let publisher = Publisher { key: MemberKey::new("p", "m"), hub: FeedHub::new(), reach: Reach::Remote, listed: Arc::new(|| {}) };
-        let binding = Uuid::new_v4();
-        let known: Slices = [
-            slice("web-1", binding, &[("10.0.0.1", true), ("10.0.0.2", false), ("127.0.0.1", true), ("169.254.169.254", true)]),
-            slice("web-2", binding, &[("10.0.0.3", true), ("10.0.0.1", true)]),
-            slice("other", Uuid::new_v4(), &[("10.0.0.9", true)]),
-        ]
-        .iter()
-        .filter_map(|slice| publisher.read(slice))
-        .collect();
-        publisher.publish(&known, BTreeSet::from([binding]));
+    #[tokio::test]
+    async fn endpoints_of_a_copy_are_the_ready_ones_of_all_its_slices() {
+        let (key, way) = (MemberKey::new("p", "m"), Reachability::PodNetwork);
+        let publisher = Publisher { key: key.clone(), hub: FeedHub::new(), reach: Reach::Remote, way, listed: Arc::new(|| {}) };
+        let (binding, mut known) = (Uuid::new_v4(), Known::default());
+        for slice in [
+            seen("web-1", binding, &[("10.0.0.1", true), ("10.0.0.2", false), ("127.0.0.1", true), ("169.254.169.254", true)]),
+            seen("web-2", binding, &[("10.0.0.3", true), ("10.0.0.1", true)]),
+            seen("other", Uuid::new_v4(), &[("10.0.0.9", true)]),
+        ] {
+            let changed = known.take(Event::Slice(Box::new(watcher::Event::Apply(slice))), &key).await;
+            publisher.publish(&known, changed);
+        }
         let published = publisher.hub.get(&binding.to_string()).unwrap();
         let addresses: Vec<String> = published.ports[0].addresses.iter().map(ToString::to_string).collect();
         assert_eq!((published.ports.len(), addresses), (1, vec!["10.0.0.1:8080".to_owned(), "10.0.0.3:8080".to_owned()]));
-        publisher.publish(&Slices::new(), BTreeSet::from([binding]));
-        assert!(publisher.hub.get(&binding.to_string()).is_none());
+        for event in [watcher::Event::Init, watcher::Event::InitDone] {
+            let changed = known.take(Event::Slice(Box::new(event)), &key).await;
+            publisher.publish(&known, changed);
+        }
+        assert!(publisher.hub.get(&binding.to_string()).is_none(), "a new list without its slices");
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_members::{Member, MemberError};
+use drover_scheduling::Reachability;
 use tokio::time::Instant;
 
 use super::view::ApiKind;
@@ -83,14 +84,7 @@ impl Worker {
         match watch::kind(member, &kind, self.app.hub, events).await {
             Ok(watch) => {
                 if kind == ("v1".to_owned(), "Service".to_owned()) {
-                    let (app, key) = (self.app.clone(), self.key.clone());
-                    let publisher = endpoints::Publisher {
-                        key: self.key.clone(),
-                        hub: self.app.endpoints.clone(),
-                        reach: self.app.clients.reach(),
-                        listed: Arc::new(move || app.endpoints_listed(&key)),
-                    };
-                    self.endpoints = Some(endpoints::watch(member, watch::config(self.app.hub), publisher));
+                    self.watch_endpoints(member);
                 }
                 self.watches.insert(kind, watch);
                 Ok(())
@@ -98,6 +92,20 @@ impl Worker {
             Err(MemberError::UnknownKind { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Watches where the data path reaches the pods, in the way that the labels of the member name.
+    pub(super) fn watch_endpoints(&mut self, member: &Member) {
+        let (app, key) = (self.app.clone(), self.key.clone());
+        let way = Reachability::of(&self.registered.borrow().labels);
+        let publisher = endpoints::Publisher {
+            key: self.key.clone(),
+            hub: self.app.endpoints.clone(),
+            reach: self.app.clients.reach(),
+            way,
+            listed: Arc::new(move || app.endpoints_listed(&key)),
+        };
+        self.endpoints = Some((way, endpoints::watch(member, watch::config(self.app.hub), publisher)));
     }
 
     /// Whether the list of every watched kind is complete.

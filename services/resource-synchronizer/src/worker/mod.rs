@@ -27,6 +27,7 @@ mod view;
 mod volume_claims;
 mod warm_up;
 mod watch;
+mod way_in;
 mod write;
 
 pub use hooks::split;
@@ -38,7 +39,7 @@ use std::time::Duration;
 
 use drover_api::members::Member as Registered;
 use drover_members::ObjectId;
-use drover_scheduling::{MemberKey, MemberState};
+use drover_scheduling::{MemberKey, MemberState, Reachability};
 use drover_service::{TaskHandle, backoff};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch as latest};
 use tokio::task::JoinSet;
@@ -108,8 +109,8 @@ pub struct Worker {
     bindings: BTreeMap<Uuid, Box<BindingState>>,
     view: MemberView,
     watches: HashMap<ApiKind, watch::Watch>,
-    /// Runs in members that have a Service of Drover.
-    endpoints: Option<watch::Watch>,
+    /// Runs in members that have a Service of Drover; with how the data path reaches their pods.
+    endpoints: Option<(Reachability, watch::Watch)>,
     events: Option<mpsc::Sender<Event>>,
     due: BTreeMap<Uuid, Instant>,
     writes: JoinSet<Written>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_members::{Member, MemberError, kubeconfig};
-use drover_scheduling::MemberState;
+use drover_scheduling::{MemberState, Reachability};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -103,15 +103,18 @@ impl Worker {
     }
 
     pub(super) async fn changed(&mut self, member: &Member, version: i64, alive: bool) -> Result<(), SessionEnd> {
-        let (newest, state) = {
+        let (newest, state, way) = {
             let registered = self.registered.borrow_and_update();
-            (registered.credential_version, registered.state)
+            (registered.credential_version, registered.state, Reachability::of(&registered.labels))
         };
         if !alive {
             return Err(SessionEnd::Stopped);
         }
         if newest != version {
             return Err(SessionEnd::Credential);
+        }
+        if self.endpoints.as_ref().is_some_and(|(before, _)| *before != way) {
+            self.watch_endpoints(member);
         }
         if matches!(state, MemberState::Unreachable | MemberState::Unauthorized) { self.probe(member).await } else { Ok(()) }
     }

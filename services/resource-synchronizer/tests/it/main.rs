@@ -6,6 +6,7 @@ mod carried;
 mod hooks;
 mod names;
 mod parting;
+mod reachability;
 mod real;
 mod scaled;
 mod serving;
