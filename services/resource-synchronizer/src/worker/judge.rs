@@ -12,6 +12,7 @@ use drover_members::serving::Expectation;
 use drover_members::{Object, ObjectId, Readiness, labels, serving};
 use uuid::Uuid;
 
+use super::ended::EndedJobs;
 use super::expectations::Asked;
 use super::view::{MemberView, Seen};
 use crate::store::bindings::Row;
@@ -39,6 +40,8 @@ pub struct BindingState {
     pub inventory: Inventory,
     /// Address and digest of each desired object, once its bundle has been prepared for this member.
     pub wanted: Option<Box<[Wanted]>>,
+    /// Those among them that Kubernetes deletes when they have ended.
+    pub ended: EndedJobs,
     /// Why the desired state cannot be reached.
     pub failure: Option<Box<Failure>>,
     /// Why the last attempt failed, while the next one may still succeed.
@@ -76,6 +79,7 @@ impl BindingState {
             row,
             inventory,
             wanted: None,
+            ended: EndedJobs::default(),
             failure: None,
             hindrance: None,
             attempts: 0,
@@ -112,6 +116,7 @@ impl BindingState {
         let mut wanted: Box<[Wanted]> = wanted.collect();
         wanted.sort();
         self.wanted = Some(wanted);
+        self.ended.wants(objects);
         let expectations: Vec<_> = objects.iter().filter_map(|object| serving::expectation(&object.value).ok().flatten()).collect();
         if self.expectations != expectations {
             (self.expectations, self.asked) = (expectations, None);
@@ -145,7 +150,7 @@ impl BindingState {
     pub fn drifted(&self, view: &MemberView) -> Vec<ObjectId> {
         let differs = |id: &ObjectId, digest: &str| {
             let item = self.inventory.get(id).map(Box::as_ref);
-            !matches(self.id(), id, digest, item, view)
+            !matches(self.id(), id, digest, item, view) && !self.has_ended(id, digest, view)
         };
         self.wanted.iter().flatten().filter(|(id, digest)| differs(id, digest)).map(|(id, _)| ObjectId::clone(id)).collect()
     }
@@ -171,7 +176,10 @@ impl BindingState {
     pub fn objects_are_ready(&self, view: &MemberView) -> bool {
         self.failure.is_none()
             && self.wanted.as_ref().is_some_and(|wanted| {
-                wanted.iter().all(|(id, digest)| in_place(self.id(), id, digest, view).is_some_and(|seen| seen.readiness.is_ready()))
+                wanted.iter().all(|(id, digest)| match in_place(self.id(), id, digest, view) {
+                    Some(seen) => seen.readiness.is_ready(),
+                    None => self.has_ended(id, digest, view) && self.failure_of_ended(id).is_none(),
+                })
             })
     }
 }
@@ -218,7 +226,11 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
     let objects: Vec<ObjectStatus> = match bound.present() {
         true => {
             let wanted = bound.wanted.as_deref().unwrap_or_default().iter();
-            wanted.map(|(id, digest)| object_status(id, in_place(bound.id(), id, digest, view))).collect()
+            let status = |(id, digest): &Wanted| match bound.has_ended(id, digest, view) {
+                true => bound.status_of_ended(id),
+                false => object_status(id, in_place(bound.id(), id, digest, view)),
+            };
+            wanted.map(status).collect()
         }
         false => bound.superfluous(view).iter().map(|id| object_status(id, view.object(id))).collect(),
     };
@@ -274,9 +286,13 @@ fn present_phase(
     if objects.iter().any(|object| !object.applied) {
         return (Phase::Applying, hindered(&bound.hindrance));
     }
-    let failed = wanted.iter().find_map(|(id, _)| match &view.object(id)?.readiness {
-        Readiness::Failed(reason) => Some(Failure { code: "not_ready", reason: format!("{id} {reason}") }),
-        _ => None,
+    let failed = wanted.iter().find_map(|(id, digest)| {
+        let reason = match view.object(id).map(|seen| &seen.readiness) {
+            Some(Readiness::Failed(reason)) => reason,
+            None if bound.has_ended(id, digest, view) => bound.failure_of_ended(id)?,
+            _ => return None,
+        };
+        Some(Failure { code: "not_ready", reason: format!("{id} {reason}") })
     });
     if let Some(failed) = failed {
         return (Phase::Failed, Some(failed));
@@ -337,6 +353,9 @@ mod tests {
     use drover_members::Applied;
     use drover_scheduling::MemberKey;
 
+    use serde_json::json;
+
+    use super::super::view::Event;
     use super::super::view::tests::{id, seen};
     use super::*;
 
@@ -411,6 +430,35 @@ mod tests {
         let mut intended = bound();
         intended.inventory.values_mut().for_each(|item| item.applied = None);
         assert_eq!(intended.drifted(&view(|_| {})), [thing("x")]);
+    }
+
+    #[test]
+    fn job_that_goes_when_it_has_ended_is_ready_unless_it_failed() {
+        let id = Arc::new(ObjectId { api_version: "batch/v1".into(), kind: "Job".into(), namespace: "n".into(), name: "x".into() });
+        let job = |spec| Object { id: Arc::clone(&id), digest: "d".into(), value: json!({"spec": spec}) };
+        let mut bound = bound();
+        let item = bound.inventory.values().next().cloned().unwrap();
+        bound.inventory = [(Arc::clone(&id), item)].into();
+        let (mut view, gone) = (MemberView::default(), || Event::Vanished(Arc::clone(&id), "u".into()));
+        bound.wants(&[job(json!({}))]);
+        assert_eq!(bound.drifted(&view), [ObjectId::clone(&id)], "a Job that nobody was to delete");
+        bound.wants(&[job(json!({"ttlSecondsAfterFinished": 0}))]);
+        assert!(bound.drifted(&view).is_empty() && bound.is_ready(&view));
+        let there = status(&bound, &view, None);
+        assert_eq!((there.phase, there.objects[0].applied), (Phase::Ready, true));
+        // It failed before it went.
+        view.put(Arc::clone(&id), seen(Uuid::from_u128(1), "1"));
+        let mut failed = seen(Uuid::from_u128(1), "2");
+        failed.readiness = Readiness::Failed("failed".into());
+        view.put(Arc::clone(&id), failed);
+        bound.ended.see(&gone(), &view);
+        view.take(gone());
+        assert!(bound.drifted(&view).is_empty() && !bound.is_ready(&view));
+        let failed = status(&bound, &view, None);
+        assert_eq!((failed.phase, failed.reason.as_deref()), (Phase::Failed, Some("Job/n/x failed")));
+        // Another version of it is to run.
+        bound.wants(&[Object { digest: "e".into(), ..job(json!({"ttlSecondsAfterFinished": 0})) }]);
+        assert_eq!(bound.drifted(&view), [ObjectId::clone(&id)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod carry;
 mod deletion;
+mod ended;
 mod endpoints;
 mod expectations;
 mod handover;

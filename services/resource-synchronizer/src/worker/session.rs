@@ -145,6 +145,10 @@ impl Worker {
         {
             bound.share(id, seen);
         }
+        let concerned = event.object().and_then(|id| self.view.object(id)).map(|seen| seen.binding);
+        if let Some(bound) = concerned.and_then(|id| self.bindings.get_mut(&id)) {
+            bound.ended.see(&event, &self.view);
+        }
         let touched = self.view.take(event);
         // An incomplete list proves nothing; once it is complete, all bindings are judged.
         if self.listing.is_some() {

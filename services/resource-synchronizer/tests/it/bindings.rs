@@ -8,6 +8,7 @@ use drover_api::grants::Grants;
 use drover_kubesim::Operation;
 use drover_testkit::{eventually, openapi};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use reqwest::{Method, StatusCode};
@@ -125,6 +126,40 @@ async fn drift_is_corrected() {
     })
     .await;
     stack.reaches(&desired, Phase::Ready).await;
+}
+
+#[tokio::test]
+async fn job_that_kubernetes_deletes_when_it_has_ended_does_not_run_again() {
+    let mut stack = Stack::start().await;
+    let job = |name: &str, ttl: Option<u32>| {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/job:1"}]});
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}});
+        ttl.into_iter().for_each(|ttl| job["spec"]["ttlSecondsAfterFinished"] = json!(ttl));
+        job
+    };
+    stack.bundle("b1", vec![job("passing", Some(0)), job("staying", None)]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    for restarted in [false, true] {
+        if restarted {
+            stack.restart().await;
+            stack.reaches(&desired, Phase::Ready).await;
+        }
+        let before = stack.api::<Job>().get("staying").await.unwrap().metadata.uid;
+        // Both go; the one that was to stay is applied again, by the pass that would apply the other one.
+        for name in ["passing", "staying"] {
+            let gone = stack.api::<Job>().delete(name, &DeleteParams::background()).await;
+            assert!(gone.is_ok() || restarted && name == "passing", "{name}: {gone:?}");
+        }
+        let again = async || stack.api::<Job>().get_opt("staying").await.unwrap().filter(|job| job.metadata.uid != before);
+        eventually(PATIENCE, again).await;
+        let status = stack.reaches(&desired, Phase::Ready).await;
+        assert!(status.objects.iter().all(|object| object.applied && object.ready), "{status:?}");
+        assert!(stack.api::<Job>().get_opt("passing").await.unwrap().is_none(), "it runs again");
+    }
+    stack.desire(&absent(&desired)).await;
+    stack.reaches(&absent(&desired), Phase::Gone).await;
 }
 
 #[tokio::test]
