@@ -33,8 +33,13 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, &explanation, |_| (vec![], vec![]));
     }
-    output::write_stdout(&(text(&app, &explanation) + &running(session, &explanation).await?))?;
-    if explanation.room.is_empty() {
+    let item = app_of(session, &explanation).await?;
+    let running = match &item {
+        Some(item) => running(session, item).await,
+        None => String::new(),
+    };
+    output::write_stdout(&(text(&app, &explanation, item.as_ref()) + &running))?;
+    if lacks_room(&explanation) {
         output::write_stdout("\nwhat would have to move:")?;
         return match wanted_plan(session, &explanation).await {
             Ok(plan) => plans::print(session, &plan, false),
@@ -56,15 +61,19 @@ async fn only_app(session: &Session, application: &str) -> Result<String> {
     }
 }
 
-/// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
-async fn running(session: &Session, of: &Explanation) -> Result<String> {
+/// The app in the list of apps.
+async fn app_of(session: &Session, of: &Explanation) -> Result<Option<AppView>> {
     let list: AppList = session.client.read(session.client.api.apps_list(None, None, Some(&of.project))).await?;
     let same = |item: &&AppView| {
         (&item.composite_app, &item.version, &item.dig, &item.app) == (&of.dig.composite_app, &of.dig.version, &of.dig.name, &of.app)
     };
-    let Some(item) = list.items.iter().find(same) else { return Ok(String::new()) };
+    Ok(list.items.into_iter().find(|item| same(&item)))
+}
+
+/// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
+async fn running(session: &Session, item: &AppView) -> String {
     let agents = agents::all(&session.client).await.unwrap_or_default();
-    Ok(scaled(item) + &reported(item, &agents) + &refusals(item))
+    scaled(item) + &reported(item, &agents) + &refusals(item)
 }
 
 /// A node whose memory would be exhausted within this many seconds is mentioned.
@@ -127,9 +136,17 @@ async fn wanted_plan(session: &Session, of: &Explanation) -> Result<PlanDocument
     plans::made(session, &wish, None, true).await
 }
 
-fn text(app: &str, explanation: &Explanation) -> String {
+fn chosen(decided: &ExplainedDecision) -> bool {
+    decided.decision.groups.iter().any(|group| group.placement.is_some())
+}
+
+/// Whether the app runs nowhere because there is no room for it.
+fn lacks_room(explanation: &Explanation) -> bool {
+    explanation.room.is_empty() && !explanation.now.as_ref().is_some_and(chosen)
+}
+
+fn text(app: &str, explanation: &Explanation, item: Option<&AppView>) -> String {
     let members: Vec<&str> = explanation.room.iter().map(|claim| claim.member.0.as_str()).collect();
-    let chosen = |decided: &ExplainedDecision| decided.decision.groups.iter().any(|group| group.placement.is_some());
     let how = match &explanation.decided {
         None => ", where a plan made room for it",
         Some(decided) if !chosen(decided) => ", where a plan made room for it after this decision",
@@ -137,7 +154,12 @@ fn text(app: &str, explanation: &Explanation) -> String {
         Some(_) => "",
     };
     let mut text = match members.is_empty() {
-        true => format!("{app} has no room anywhere\n"),
+        true if lacks_room(explanation) => format!("{app} has no room anywhere\n"),
+        true => {
+            let state = item.map_or_else(String::new, |item| format!("; it is {}", item.state));
+            let reason = item.and_then(|item| item.reason.as_ref()).map_or_else(String::new, |reason| format!(": {reason}"));
+            format!("{app} runs nowhere{state}{reason}\n")
+        }
         false => format!("{app} is on {}{how}\n", members.join(", ")),
     };
     let mut section = |title: String, decision: &AppDecision| {
@@ -239,4 +261,31 @@ fn step(step: &PolicyStep) -> Vec<String> {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn app_that_was_refused_although_it_has_room_is_not_said_to_have_none() {
+        let decided = |placement: serde_json::Value| {
+            let group = json!({"considered": [], "placement": placement});
+            json!({"at": "2026-01-01T00:00:00Z", "seq": 1, "outcome": "placed", "decision": {"app": "web", "groups": [group]}})
+        };
+        let explanation = |placement: serde_json::Value| -> Explanation {
+            let dig = json!({"id": uuid::Uuid::nil(), "project": "p", "compositeApp": "shop", "version": "v1", "name": "shop"});
+            let value = json!({"project": "p", "dig": dig, "app": "web", "room": [], "moved": false, "now": decided(placement)});
+            serde_json::from_value(value).unwrap()
+        };
+        let item: AppView = serde_json::from_value(json!({"project": "p", "compositeApp": "shop", "version": "v1", "dig": "shop",
+            "app": "web", "state": "Failed", "reason": "web on onprem+a: Service/n/web is not this app's", "bindings": []}))
+        .unwrap();
+        let fits = explanation(json!({"binding": uuid::Uuid::nil(), "member": "onprem+a", "pods": []}));
+        let said = text("shop/web", &fits, Some(&item));
+        assert!(said.starts_with("shop/web runs nowhere; it is Failed: web on onprem+a: Service/n/web is not this app's\n"), "{said}");
+        assert!(!lacks_room(&fits));
+        let full = explanation(serde_json::Value::Null);
+        assert!(lacks_room(&full) && text("shop/web", &full, Some(&item)).starts_with("shop/web has no room anywhere\n"));
+    }
 }
