@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# lane.sh PROGRAM [ARGUMENT...]: runs a test program if its package belongs to the lane $DROVER_LANE, else does nothing. It is
-# cargo's runner in deploy/test.sh, which runs three lanes side by side: "around" (command line and agents) and "whole" (the whole
+# lane.sh PROGRAM [ARGUMENT...]: runs a test program if it belongs to the lane $DROVER_LANE, else does nothing. It is cargo's
+# runner in deploy/test.sh, which runs three lanes side by side: "around" (command line and agents) and "whole" (the whole
 # system), which both mostly wait for clusters, and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file
 # $DROVER_TIMES, also when the program fails.
-case $PWD in
-  */services/autoscaler | */services/drover | */services/memory-guard | */lab/cli) lane=around ;;
-  */tests) lane=whole ;;
+case $PWD:${1##*/} in
+  */services/autoscaler:path-* | */tests:clients-* | */tests:contract-*) lane=hub ;; # here the three lanes take about as long
+  */services/autoscaler:* | */services/drover:* | */services/memory-guard:* | */lab/cli:*) lane=around ;;
+  */tests:*) lane=whole ;;
   *) lane=hub ;;
 esac
 [ "$lane" = "$DROVER_LANE" ] || exit 0

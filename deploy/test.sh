@@ -9,6 +9,13 @@ step "packages that the machine lacks"
 deploy/setup.sh test $(case ${1:-} in --long) echo long ;; esac)
 . deploy/env.sh
 
+# A linker that finds no room says so in the middle of other messages, minutes later.
+free=$(df --output=avail -BG "$DROVER_CACHE" | tr -dc '0-9\n' | tail -1)
+if [ "$free" -lt 6 ]; then
+  echo "test: $free GB are free for $DROVER_CACHE; a first run needs 30 and a later one 6. Remove what you no longer need, for example $DROVER_CACHE/target-*" >&2
+  exit 1
+fi
+
 step "docker-compose.yml and deploy scripts"
 deploy/docker/check.sh
 
