@@ -26,8 +26,15 @@ impl Terminal {
     /// # Panics
     /// `script` does not start.
     pub async fn run(line: &str, variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new("script");
-        command.args(["--quiet", "--flush", "--command", &format!("tty; stty rows 30 cols 100; {line}"), "/dev/null"]);
+        // Programs that a shell runs in the background ignore Ctrl-C, and so would all that they run: these tests may be such a program.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,QUIT", "script"]).args([
+            "--quiet",
+            "--flush",
+            "--command",
+            &format!("tty; stty rows 30 cols 100; {line}"),
+            "/dev/null",
+        ]);
         command.env("SHELL", "/bin/sh").envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
         let mut script = command.spawn().expect("script is installed (bsdutils)");

@@ -99,6 +99,11 @@ pub async fn remove_targets<W: RemovesCopies>(ctx: &mut Ctx<W>) -> Result<Option
 }
 
 impl Removal {
+    /// A removal that has not begun, with what people are told of this one.
+    pub fn told(self) -> Self {
+        Self { leftovers: self.leftovers, kept: self.kept, ..Self::default() }
+    }
+
     async fn advance(
         &mut self,
         environment: &Environment,

@@ -112,6 +112,9 @@ impl SeeksRoom for Update {
     fn search<'a>(order: &'a Order, state: &'a mut UpdateState) -> Search<'a> {
         Search { dig: &order.dig, apps: &order.added, chosen: None, state: &mut state.search }
     }
+    fn next_round(before: UpdateState) -> UpdateState {
+        UpdateState { removal: before.removal.told(), ..UpdateState::default() }
+    }
 }
 
 impl RemovesCopies for Update {

@@ -53,6 +53,9 @@ impl SeeksRoom for Instantiate {
     fn search<'a>(order: &'a Order, state: &'a mut InstantiateState) -> Search<'a> {
         Search { dig: &order.dig, apps: &order.apps, chosen: order.plan, state: &mut state.search }
     }
+    fn next_round(before: InstantiateState) -> InstantiateState {
+        InstantiateState { removal: before.removal.told(), ..InstantiateState::default() }
+    }
 }
 
 impl RemovesCopies for Instantiate {

@@ -59,7 +59,7 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
 /// Clears the state of the previous round. The counts of decisions stay: undo of the earlier rounds needs them.
 fn start_round<W: SeeksRoom>(ctx: &mut Ctx<W>) {
     let before = std::mem::take(search(ctx).state);
-    ctx.state = W::State::default();
+    ctx.state = W::next_round(std::mem::take(&mut ctx.state));
     let SearchState { tries, overflow_tries, refused, avoided, priority, .. } = before;
     *search(ctx).state = SearchState { tries, overflow_tries, refused, avoided, priority, ..SearchState::default() };
 }

@@ -44,6 +44,10 @@ pub trait SeeksRoom: Workflow<Environment = Environment> {
     const DECIDE: &'static str;
     /// Borrows what room is needed for and how far the search is.
     fn search<'a>(order: &'a Self::Input, state: &'a mut Self::State) -> Search<'a>;
+    /// What a new round starts with, besides what its search keeps.
+    fn next_round(_before: Self::State) -> Self::State {
+        Self::State::default()
+    }
 }
 
 /// A search for room, borrowed from the input and the state of its workflow.
