@@ -15,6 +15,8 @@ pub struct App {
     class: Option<String>,
     /// Image and shell command.
     program: Option<(String, String)>,
+    /// The user that its containers run as, if not that of the image.
+    user: Option<u32>,
     nodes: Option<String>,
     /// The port on which its pods answer; it has a Service of its name then.
     port: Option<u16>,
@@ -36,6 +38,7 @@ impl App {
             volume: false,
             class: None,
             program: None,
+            user: None,
             nodes: None,
             port: None,
             service_type: None,
@@ -95,6 +98,12 @@ impl App {
         self
     }
 
+    /// Runs its containers as this user.
+    pub fn as_user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
+    }
+
     /// Restricts its pods to nodes with the label `scene` of this value and a taint of the same name.
     pub fn on_nodes(mut self, scene: &str) -> Self {
         self.nodes = Some(scene.into());
@@ -120,6 +129,9 @@ impl App {
             let container = &mut pod["containers"][0];
             (container["image"], container["imagePullPolicy"]) = (json!(image), json!("Never"));
             (container["command"], container["env"]) = (json!(["sh", "-c", command]), json!([node]));
+        }
+        if let Some(user) = self.user {
+            pod["securityContext"] = json!({"runAsUser": user});
         }
         if self.class.is_some() {
             pod["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);

@@ -150,8 +150,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Two clusters of a real node each, with real kubelets and containers. Needs root.
-    pub async fn with_kubelets() -> Self {
+    /// Two clusters of a real node each, with real kubelets and containers, and these images. Needs root.
+    pub async fn with_kubelets(images: Vec<PathBuf>) -> Self {
         // Clusters of these names are in one directory, and each system takes its own down.
         static ALONE: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
         let alone = ALONE.clone().lock_owned().await;
@@ -164,6 +164,7 @@ impl Members {
             memory: Some("2Gi".into()),
             metrics: false,
             real: true,
+            images,
             owner: Some(std::process::id()),
             set: local::Set { dir: Some(dir.clone()) },
         };
@@ -228,6 +229,7 @@ async fn real() -> Vec<Vec<u8>> {
             memory: Some(MEMORY.into()),
             metrics: true,
             real: false,
+            images: Vec::new(),
             owner: Some(std::process::id()),
             set: local::Set { dir: Some(directory()) },
         };

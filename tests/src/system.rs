@@ -1,6 +1,7 @@
 //! The system under test: a Drover of its own with registered members.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use drover::hub::Client;
@@ -84,11 +85,16 @@ impl System {
 
     /// The same on two clusters of a real node each (private-a and public-c), which end with the system. Needs root.
     pub async fn on_kubelets() -> Self {
+        Self::on_kubelets_with(Vec::new()).await
+    }
+
+    /// As [`System::on_kubelets`], with these images on the nodes, archives as `docker save` writes them.
+    pub async fn on_kubelets_with(images: Vec<PathBuf>) -> Self {
         let database = test_db().await;
         let url = database.url.clone();
         // Containers take longer to start and to end than simulated ones.
         let flags = [("orchestrator", "--ready-seconds=120"), ("orchestrator", "--gone-seconds=60")];
-        let system = Self::start(Backend::Real, Members::with_kubelets().await, url, Some(database), &flags).await;
+        let system = Self::start(Backend::Real, Members::with_kubelets(images).await, url, Some(database), &flags).await;
         system.register().await;
         system.known(1).await;
         system
@@ -96,7 +102,7 @@ impl System {
 
     /// As [`System::on_kubelets`], for clients as those of [`System::guarded`].
     pub async fn guarded_on_kubelets() -> Self {
-        let (database, members) = (test_db().await, Members::with_kubelets().await);
+        let (database, members) = (test_db().await, Members::with_kubelets(Vec::new()).await);
         let flags = [("orchestrator", "--ready-seconds=120".to_owned()), ("orchestrator", "--gone-seconds=60".to_owned())];
         let door = Door { guarded: true, ..Door::default() };
         let system = Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &flags, &door).await;

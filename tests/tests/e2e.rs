@@ -7,6 +7,7 @@ mod e2e {
     pub mod changes;
     pub mod choosing;
     pub mod clouds;
+    pub mod databases;
     pub mod experiments;
     pub mod filling;
     pub mod fleets;
@@ -14,6 +15,7 @@ mod e2e {
     pub mod lifecycle;
     pub mod names;
     pub mod page;
+    pub mod reaching;
     pub mod refusals;
     pub mod relocating;
     pub mod schedulers;

@@ -57,4 +57,4 @@ pub use faults::Fault;
 pub use key::Key;
 pub use sim::Sim;
 pub use spec::{ClusterSpec, NodeSpec};
-pub use standin::StandIn;
+pub use standin::{StandIn, stand_in};

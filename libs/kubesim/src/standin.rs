@@ -70,7 +70,7 @@ impl StandIn {
         for port in ports.filter_map(|port| u16::try_from(number(port, "/containerPort")?).ok()) {
             let open = std::net::TcpListener::bind((self.address, port)).and_then(|open| open.set_nonblocking(true).map(|()| open));
             match open.and_then(TcpListener::from_std) {
-                Ok(open) => self.listeners.push(tokio::spawn(serve(open, object::name(pod).to_owned()))),
+                Ok(open) => self.listeners.push(tokio::spawn(stand_in(open, object::name(pod).to_owned()))),
                 Err(error) => {
                     tracing::debug!(address = %self.address, port, %error, "a stand-in cannot listen");
                     return false;
@@ -94,7 +94,8 @@ fn address() -> Ipv4Addr {
     Ipv4Addr::new(127, second, u8::try_from(at / 254).unwrap_or(0), u8::try_from(1 + at % 254).unwrap_or(1))
 }
 
-async fn serve(listener: TcpListener, name: String) {
+/// Answers for the pod of this name until it is dropped.
+pub async fn stand_in(listener: TcpListener, name: String) {
     // Ends with this task.
     let mut connections = JoinSet::new();
     loop {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use drover_api::access::AuditList;
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended};
+use drover_e2e::emco::Group;
 use drover_e2e::terminal::Terminal;
 use drover_e2e::{API_TOKEN, System, succeeded};
 use drover_testkit::{eventually, needs};
@@ -279,66 +279,4 @@ async fn chart_is_tested(system: &System) {
     assert_eq!(result.status.code(), Some(1), "{result:?}");
     assert!(said(&result.stdout).contains("failed") && said(&result.stderr).contains("test_failed"), "{result:?}");
     ok(system, &["-p", "charts", "delete", "shop"]).await;
-}
-
-/// Asks until it is told to stop; returns how many answers were right, and what else came.
-async fn asks(address: std::net::SocketAddr, stop: tokio_util::sync::CancellationToken) -> (usize, Vec<String>) {
-    let client = reqwest::Client::new();
-    let (mut right, mut wrong) = (0, Vec::new());
-    while !stop.is_cancelled() {
-        match client.get(format!("http://{address}/")).header("host", "web.example").timeout(PATIENCE).send().await {
-            Ok(answer) if answer.status() == 200 => right += 1,
-            Ok(answer) => wrong.push(answer.status().to_string()),
-            Err(error) => wrong.push(error.to_string()),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    (right, wrong)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn requests_reach_pods_by_ports_of_nodes_while_their_app_moves() {
-    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
-        return;
-    }
-    let system = System::on_kubelets().await;
-    let client = &system.client;
-    for (provider, cluster) in [("onprem", "private-a"), ("aws", "public-c")] {
-        let label = json!({"clusterLabel": "reachability=nodePort"});
-        client.post(&format!("/v2/cluster-providers/{provider}/clusters/{cluster}/labels"), Some(&label)).await.unwrap();
-    }
-    let program = "mkdir /www; echo here > /www/index.html; exec httpd -f -p 8080 -h /www";
-    let web = || App::new("web", 100).memory(32).replicas(2).running("drover.local/busybox:1", program).serving(8080);
-    let on = ["onprem/private-a", "aws/public-c"];
-    let deployed = async |group: &Group, port: u16| {
-        client.upsert("/v2/projects", "e2e", &json!({"metadata": {"name": "e2e"}, "spec": {"allowDependants": true}})).await.unwrap();
-        group.approve(client).await.unwrap();
-        let spec = json!({"app": "web", "service": "web", "servicePort": 80, "host": "web.example", "port": port});
-        client.upsert(&format!("{}/routes", group.path()), "web", &json!({"metadata": {"name": "web"}, "spec": spec})).await.unwrap();
-        ended(client, &group.verb(client, "instantiate").await.unwrap()).await.unwrap()
-    };
-    let free = || std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let closed = Group::new("closed", web()).on(&on).movable(5).among(&on);
-    let operation = deployed(&closed, free()).await;
-    assert!(serde_json::to_string(&operation).unwrap().contains("by ports of nodes"), "{operation:#?}");
-
-    let port = free();
-    let group = Group::new("open", web().on_node_ports()).on(&on).movable(5).among(&on);
-    succeeded(&deployed(&group, port).await);
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    eventually(PATIENCE, async || {
-        let answer = reqwest::Client::new().get(format!("http://{address}/")).header("host", "web.example").send().await.ok()?;
-        (answer.status() == 200).then_some(())
-    })
-    .await;
-    let stop = tokio_util::sync::CancellationToken::new();
-    let asking = tokio::spawn(asks(address, stop.clone()));
-    succeeded(&drain(&system, "onprem", "private-a").await);
-    stop.cancel();
-    let (right, wrong) = asking.await.unwrap();
-    assert!(right > 50 && wrong.is_empty(), "{right} answers were right, others were {wrong:?}");
-    let routes: drover_api::traffic::RouteList = client.get("/v2/routes?project=e2e").await.unwrap();
-    let open = routes.items.iter().find(|route| route.composite_app == "open").unwrap();
-    assert_eq!((open.state.as_str(), open.backends.len(), open.backends[0].answering), ("serving", 1, 1), "one node: {routes:#?}");
-    system.end().await;
 }

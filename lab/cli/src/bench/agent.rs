@@ -70,6 +70,7 @@ async fn plane(set: &local::Set, workloads: usize) -> Result<PathBuf> {
         memory: None,
         metrics: true,
         real: false,
+        images: Vec::new(),
         owner: Some(std::process::id()),
         set: set.clone(),
     };

@@ -35,6 +35,7 @@ impl Planes {
             memory: Some(format!("{}Mi", members.mebibytes)),
             metrics: false,
             real: false,
+            images: Vec::new(),
             owner: Some(std::process::id()),
             set: set.clone(),
         };

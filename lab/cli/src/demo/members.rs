@@ -55,6 +55,7 @@ pub async fn start(kind: Members, data: &Path) -> Result<Started> {
                 memory: Some(MEMORY.into()),
                 metrics: true,
                 real: kind == Members::Real,
+                images: Vec::new(),
                 owner: Some(std::process::id()),
                 set: set(data),
             };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -65,6 +65,9 @@ pub struct Up {
     /// Run real kubelets with containerd instead of simulated nodes; needs root.
     #[arg(long)]
     pub real: bool,
+    /// Also import this image into the nodes, an archive as `docker save` writes it; may be repeated.
+    #[arg(long = "image", value_name = "FILE", requires = "real")]
+    pub images: Vec<PathBuf>,
     /// Stop the set when the process with this id ends, for whatever reason.
     #[arg(long, value_name = "PID")]
     pub owner: Option<u32>,
@@ -144,7 +147,7 @@ pub async fn up(options: &Up) -> Result<Vec<Cluster>> {
     flag("--owner", options.owner.map(|pid| pid.to_string().into()));
     args.extend(options.metrics.then(|| "--metrics".into()));
     args.extend(options.real.then(|| "--real".into()));
-    parse(&kube(args, &options.set, "starting").await?)
+    parse(&kube(args, &options.set, "starting", &options.images).await?)
 }
 
 /// Stops the set, or one cluster of it.
@@ -157,7 +160,7 @@ pub async fn down(options: &Down) -> Result<()> {
         args.extend(["--only".into(), only.into()]);
     }
     args.extend(options.keep.then(|| "--keep".into()));
-    kube(args, &options.set, "stopping").await.map(drop)
+    kube(args, &options.set, "stopping", &[]).await.map(drop)
 }
 
 /// The clusters of the set.
@@ -165,18 +168,20 @@ pub async fn down(options: &Down) -> Result<()> {
 /// # Errors
 /// See [`run`].
 pub async fn list(set: &Set) -> Result<Vec<Cluster>> {
-    parse(&kube(vec!["list".into()], set, "looking").await?)
+    parse(&kube(vec!["list".into()], set, "looking", &[]).await?)
 }
 
 /// Runs `kube.sh`. Shows its stderr as progress and returns its stdout; if it fails, its last line on stderr is the error.
-async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result<String> {
+async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str, images: &[PathBuf]) -> Result<String> {
     if let Some(dir) = &set.dir {
         args.extend(["--dir".into(), dir.into()]);
     }
+    let images = images.iter().map(archive).collect::<Result<Vec<_>>>()?;
     let script = scripts::directory()?.join("kube.sh");
     let mut child = Command::new("bash")
         .arg(&script)
         .args(args)
+        .env("EXTRA_IMAGES", images.join(" "))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -193,6 +198,16 @@ async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result
         eprintln!("{words}");
     }
     Ok(result)
+}
+
+/// The path of an archive as the script takes it, which separates paths by blanks.
+fn archive(image: &PathBuf) -> Result<String> {
+    let path = std::path::absolute(image)?;
+    ensure!(path.is_file(), "there is no image {}: give an archive that `docker save` has written", image.display());
+    match path.to_str() {
+        Some(text) if !text.contains(char::is_whitespace) => Ok(text.to_owned()),
+        _ => bail!("the path of the image {} has a blank, with which it cannot be imported: copy it elsewhere", path.display()),
+    }
 }
 
 async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
@@ -304,6 +319,7 @@ mod tests {
             memory: None,
             metrics: false,
             real: false,
+            images: Vec::new(),
             owner: owner.id(),
             set: set.clone(),
         };
