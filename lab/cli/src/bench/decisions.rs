@@ -29,11 +29,14 @@ const PROVIDERS: usize = 10;
 /// Number of clusters that an app names as alternatives.
 const NAMED: usize = 8;
 
-struct Sizes {
-    members: Members,
-    clients: usize,
-    rounds: usize,
-    time: Duration,
+/// How much is measured.
+pub struct Sizes {
+    pub members: Members,
+    /// Clients that ask at the same time.
+    pub clients: usize,
+    pub rounds: usize,
+    /// Time of each round.
+    pub time: Duration,
 }
 
 /// Series of measurements: decisions by what the apps may run on, and two baselines.
@@ -72,9 +75,8 @@ struct Round {
 /// # Errors
 /// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
-    let large = |count, nodes| Members { room: 100_000, ..Members::new(count, nodes).with_cpu(1_000) };
-    let full = Sizes { members: large(100, 20), clients: 16, rounds: 5, time: Duration::from_secs(3) };
-    let small = Sizes { members: large(4, 2), clients: 2, rounds: 1, time: Duration::from_millis(300) };
+    let full = Sizes { members: Members::roomy(100, 20), clients: 16, rounds: 5, time: Duration::from_secs(3) };
+    let small = Sizes { members: Members::roomy(4, 2), clients: 2, rounds: 1, time: Duration::from_millis(300) };
     let sizes = size.of(full, small);
 
     let folder = folder()?;

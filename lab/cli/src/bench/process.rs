@@ -128,6 +128,11 @@ impl Members {
         Self { count, nodes, pods: 0, millicores: 0, mebibytes: 0, room: 110 }.with_cpu(8)
     }
 
+    /// Members with room for whatever a benchmark of decisions places.
+    pub fn roomy(count: usize, nodes: usize) -> Self {
+        Self { room: 100_000, ..Self::new(count, nodes).with_cpu(1_000) }
+    }
+
     /// The same with nodes of so many CPUs, and 4 GiB for each of them.
     pub fn with_cpu(self, cpu: u32) -> Self {
         Self { millicores: 1_000 * cpu, mebibytes: 4 * 1_024 * cpu, ..self }

@@ -25,7 +25,7 @@ use sqlx::{Connection as _, PgConnection};
 use url::Url;
 use uuid::Uuid;
 
-use super::decisions::{self, Template};
+use super::decisions::{self, Sizes, Template};
 use super::load::{self, Clock, Connection, Done, Secured};
 use super::process::{self, Members};
 use super::stack::folder;
@@ -33,13 +33,6 @@ use super::{Size, cell, spread, world};
 
 const PROVIDERS: usize = 10;
 const API_TOKEN: &str = "the api token of this benchmark";
-
-struct Sizes {
-    members: Members,
-    clients: usize,
-    rounds: usize,
-    time: Duration,
-}
 
 /// What is asked.
 #[derive(Clone, Copy, PartialEq)]
@@ -69,9 +62,8 @@ impl Asked {
 /// # Errors
 /// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
-    let large = |count, nodes| Members { room: 100_000, ..Members::new(count, nodes).with_cpu(1_000) };
-    let full = Sizes { members: large(20, 20), clients: 16, rounds: 10, time: Duration::from_secs(2) };
-    let small = Sizes { members: large(2, 2), clients: 2, rounds: 2, time: Duration::from_millis(300) };
+    let full = Sizes { members: Members::roomy(20, 20), clients: 16, rounds: 10, time: Duration::from_secs(2) };
+    let small = Sizes { members: Members::roomy(2, 2), clients: 2, rounds: 2, time: Duration::from_millis(300) };
     let sizes = size.of(full, small);
 
     let folder = folder()?;
