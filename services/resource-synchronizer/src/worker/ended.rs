@@ -10,7 +10,7 @@ use std::sync::Arc;
 use drover_api::bindings::ObjectStatus;
 use drover_members::{Object, ObjectId, Readiness};
 
-use super::judge::BindingState;
+use super::judge::{BindingState, object_status};
 use super::view::{Event, MemberView};
 
 /// The Jobs of a binding that go by themselves.
@@ -63,15 +63,6 @@ impl BindingState {
     /// The status of a Job that has gone by itself.
     pub fn status_of_ended(&self, id: &ObjectId) -> ObjectStatus {
         let failure = self.failure_of_ended(id);
-        ObjectStatus {
-            group: id.group().to_owned(),
-            version: id.version().to_owned(),
-            kind: id.kind.clone(),
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            applied: true,
-            ready: failure.is_none(),
-            reason: failure.map(str::to_owned),
-        }
+        object_status(id, true, failure.is_none(), failure)
     }
 }

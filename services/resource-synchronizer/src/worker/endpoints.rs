@@ -22,6 +22,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -166,15 +167,12 @@ pub fn watch(member: &Member, config: watcher::Config, publisher: Publisher) -> 
 /// The watches that the way to the member needs.
 fn events(member: &Member, config: watcher::Config, way: Reachability) -> SelectAll<BoxStream<'static, Event>> {
     let mut events: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
-    let slices = watcher(Api::<EndpointSlice>::all(member.client()), config.clone()).default_backoff();
-    events.push(slices.map(|event| event.map_or_else(Event::Broken, |event| Event::Slice(Box::new(event)))).boxed());
-    if matches!(way, Reachability::NodePort | Reachability::LoadBalancer) {
-        let services = watcher(Api::<Service>::all(member.client()), config).default_backoff();
-        events.push(services.map(|event| event.map_or_else(Event::Broken, |event| Event::Service(Box::new(event)))).boxed());
+    events.push(watched(member, config.clone(), Event::Slice));
+    if needs_services(way) {
+        events.push(watched(member, config, Event::Service));
     }
-    if way == Reachability::NodePort {
-        let nodes = watcher(Api::<Node>::all(member.client()), watcher::Config::default()).default_backoff();
-        events.push(nodes.map(|event| event.map_or_else(Event::Broken, |event| Event::Node(Box::new(event)))).boxed());
+    if needs_nodes(way) {
+        events.push(watched(member, watcher::Config::default(), Event::Node));
     }
     if way == Reachability::LoadBalancer {
         let ticks = futures::stream::unfold((), async |()| {
@@ -184,6 +182,22 @@ fn events(member: &Member, config: watcher::Config, way: Reachability) -> Select
         events.push(ticks.boxed());
     }
     events
+}
+
+fn watched<K>(member: &Member, config: watcher::Config, event: fn(Box<watcher::Event<K>>) -> Event) -> BoxStream<'static, Event>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let objects = watcher(Api::<K>::all(member.client()), config).default_backoff();
+    objects.map(move |seen| seen.map_or_else(Event::Broken, |seen| event(Box::new(seen)))).boxed()
+}
+
+fn needs_services(way: Reachability) -> bool {
+    matches!(way, Reachability::NodePort | Reachability::LoadBalancer)
+}
+
+fn needs_nodes(way: Reachability) -> bool {
+    way == Reachability::NodePort
 }
 
 impl Known {
@@ -215,8 +229,7 @@ impl Known {
     }
 
     fn is_complete(&self, way: Reachability) -> bool {
-        let services = self.services.complete || !matches!(way, Reachability::NodePort | Reachability::LoadBalancer);
-        self.slices.complete && services && (self.nodes.complete || way != Reachability::NodePort)
+        self.slices.complete && (self.services.complete || !needs_services(way)) && (self.nodes.complete || !needs_nodes(way))
     }
 
     fn bindings(&self) -> impl Iterator<Item = Uuid> {

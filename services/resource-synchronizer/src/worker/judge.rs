@@ -228,11 +228,11 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
             let wanted = bound.wanted.as_deref().unwrap_or_default().iter();
             let status = |(id, digest): &Wanted| match bound.has_ended(id, digest, view) {
                 true => bound.status_of_ended(id),
-                false => object_status(id, in_place(bound.id(), id, digest, view)),
+                false => status_of_seen(id, in_place(bound.id(), id, digest, view)),
             };
             wanted.map(status).collect()
         }
-        false => bound.superfluous(view).iter().map(|id| object_status(id, view.object(id))).collect(),
+        false => bound.superfluous(view).iter().map(|id| status_of_seen(id, view.object(id))).collect(),
     };
     let unschedulable = bound.present().then(|| view.unschedulable(bound.id())).flatten().map(str::to_owned);
     let (phase, why) = match (bound.row.gone, lost) {
@@ -334,16 +334,22 @@ fn remaining(objects: &[ObjectStatus], pods: usize) -> Option<Failure> {
     Some(Failure { code: "deleting", reason: format!("{} objects and {pods} pods are still there", objects.len()) })
 }
 
-fn object_status(id: &ObjectId, seen: Option<&Seen>) -> ObjectStatus {
+fn status_of_seen(id: &ObjectId, seen: Option<&Seen>) -> ObjectStatus {
+    let readiness = seen.map(|seen| &seen.readiness);
+    object_status(id, seen.is_some(), readiness.is_some_and(Readiness::is_ready), readiness.and_then(Readiness::reason))
+}
+
+/// The status of an object, with why it is not ready.
+pub(super) fn object_status(id: &ObjectId, applied: bool, ready: bool, reason: Option<&str>) -> ObjectStatus {
     ObjectStatus {
         group: id.group().to_owned(),
         version: id.version().to_owned(),
         kind: id.kind.clone(),
         namespace: id.namespace.clone(),
         name: id.name.clone(),
-        applied: seen.is_some(),
-        ready: seen.is_some_and(|seen| seen.readiness.is_ready()),
-        reason: seen.and_then(|seen| seen.readiness.reason()).map(str::to_owned),
+        applied,
+        ready,
+        reason: reason.map(str::to_owned),
     }
 }
 
