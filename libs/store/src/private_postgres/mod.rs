@@ -289,7 +289,7 @@ fn set_aside(database: &Path) -> Result<()> {
 
 fn random_password() -> String {
     let bytes: [u8; 24] = rand::random();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::hex(&bytes)
 }
 
 fn fingerprint(path: &Path) -> u64 {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::{AppRequest, Decision, Plan};
+use drover_store::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -49,7 +50,7 @@ impl Basis {
     fn digests(apps: &[AppRequest]) -> BTreeMap<String, String> {
         let digest = |app: &AppRequest| {
             let text = serde_json::to_vec(app).unwrap_or_default();
-            Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+            hex(&Sha256::digest(text)[..8])
         };
         apps.iter().map(|app| (app.app.clone(), digest(app))).collect()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use drover_members::labels;
-use drover_store::SealKey;
+use drover_store::{SealKey, hex};
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -175,7 +175,7 @@ fn view(found: Revision, apps: &[RevisionApp], current: bool) -> RevisionView {
         time: found.at.to_string(),
         requested_by: found.requested_by,
         description: found.description,
-        digest: digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+        digest: hex(&digest.finalize()),
         apps: apps.iter().map(|app| AppDigest { app: app.app.app.clone(), digest: app.app.digest.clone() }).collect(),
         controllers: found.controllers.0,
     }

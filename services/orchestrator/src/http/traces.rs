@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use drover_api::scheduling::groups::observe::{self, Span, SpanSide};
 use drover_resources::PathParams;
 use drover_service::{Json, Problem, Raw, codes};
+use drover_store::hex;
 use http::{HeaderMap, header};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value as Any};
@@ -115,7 +116,7 @@ fn spans(request: ExportTraceServiceRequest) -> Vec<Span> {
 }
 
 fn read(span: &Wire, service: &str) -> Option<Span> {
-    let id = |bytes: &[u8]| (!bytes.is_empty()).then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let id = |bytes: &[u8]| (!bytes.is_empty()).then(|| hex(bytes));
     let client = matches!(span.kind(), SpanKind::Client | SpanKind::Producer);
     (span.start_time_unix_nano > 0).then_some(())?;
     Some(Span {

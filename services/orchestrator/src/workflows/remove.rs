@@ -99,8 +99,8 @@ pub async fn remove_targets<W: RemovesCopies>(ctx: &mut Ctx<W>) -> Result<Option
 }
 
 impl Removal {
-    /// A removal that has not begun, with what people are told of this one.
-    pub fn told(self) -> Self {
+    /// A removal that has not begun. What this one left or kept in members stays in it, because the operation tells it to people.
+    pub fn for_next_round(self) -> Self {
         Self { leftovers: self.leftovers, kept: self.kept, ..Self::default() }
     }
 

@@ -113,7 +113,7 @@ impl SeeksRoom for Update {
         Search { dig: &order.dig, apps: &order.added, chosen: None, state: &mut state.search }
     }
     fn next_round(before: UpdateState) -> UpdateState {
-        UpdateState { removal: before.removal.told(), ..UpdateState::default() }
+        UpdateState { removal: before.removal.for_next_round(), ..UpdateState::default() }
     }
 }
 

@@ -54,7 +54,7 @@ impl SeeksRoom for Instantiate {
         Search { dig: &order.dig, apps: &order.apps, chosen: order.plan, state: &mut state.search }
     }
     fn next_round(before: InstantiateState) -> InstantiateState {
-        InstantiateState { removal: before.removal.told(), ..InstantiateState::default() }
+        InstantiateState { removal: before.removal.for_next_round(), ..InstantiateState::default() }
     }
 }
 
