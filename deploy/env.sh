@@ -7,7 +7,7 @@ export DROVER_CACHE CARGO_TARGET_DIR PATH
 # Programs contain the path of the checkout that built them, and cargo does not notice that this is another checkout.
 if [ "$(cat "$CARGO_TARGET_DIR/checkout" 2>/dev/null)" != "$PWD" ]; then
   find libs services lab tests xtask -name '*.rs' -exec touch {} +
-  rm -rf "$CARGO_TARGET_DIR"/*/incremental # half of the directory, and of no use for other paths
+  rm -rf "$CARGO_TARGET_DIR"/*/incremental # of no use in another checkout, and as large as the rest
   mkdir -p "$CARGO_TARGET_DIR"
   echo "$PWD" >"$CARGO_TARGET_DIR/checkout"
 fi
