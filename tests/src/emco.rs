@@ -194,9 +194,31 @@ impl Group {
     /// Approves and instantiates it, and returns the operation when that has ended.
     pub async fn deploy(&self, client: &Client) -> anyhow::Result<Operation> {
         self.approve(client).await?;
+        self.instantiate(client).await
+    }
+
+    /// As [`Group::deploy`], with this route of its only app's Service. The app may move although others may call it by name.
+    pub async fn deploy_with_route(&self, client: &Client, mut route: Value) -> anyhow::Result<Operation> {
+        let app = &self.apps[0].name;
+        let project = json!({"metadata": {"name": self.project}, "spec": {"allowDependants": true}});
+        client.upsert("/v2/projects", &self.project, &project).await?;
+        self.approve(client).await?;
+        (route["app"], route["service"], route["servicePort"]) = (json!(app), json!(app), json!(80));
+        let route = json!({"metadata": {"name": self.name}, "spec": route});
+        client.upsert(&format!("{}/routes", self.path()), &self.name, &route).await?;
+        self.instantiate(client).await
+    }
+
+    async fn instantiate(&self, client: &Client) -> anyhow::Result<Operation> {
         let id = self.verb(client, "instantiate").await?;
         ended(client, &id).await
     }
+}
+
+/// A port of loopback that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    listener.expect("a loopback port is free").port()
 }
 
 /// Repeats a request while Drover answers that it is overloaded.

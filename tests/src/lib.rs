@@ -1,13 +1,12 @@
 //! End-to-end tests: all services in this process, three members, and requests only through the gateway's REST interface.
 //!
 //! Each scenario runs on kubesim and, if Kubernetes has been built (`make test` does that and sets `DROVER_KUBE_BIN`), on three real control
-//! planes with simulated nodes. [`System`] is the system under test: the services and their members. [`apps`] makes manifests, [`images`] what real pods run; [`emco`] sends
+//! planes with simulated nodes. [`System`] is the system under test: the services and their members. [`apps`] makes manifests; [`emco`] sends
 //! the requests that a user's script would. What really runs is checked in the members directly.
 
 pub mod apps;
 pub mod browser;
 pub mod emco;
-pub mod images;
 pub mod members;
 pub mod processes;
 mod ready;

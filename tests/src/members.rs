@@ -29,6 +29,12 @@ impl Backend {
     pub fn real_is_built() -> bool {
         drover_testkit::needs("DROVER_KUBE_BIN").is_some()
     }
+
+    /// Whether real kubelets can run here as well: they need root.
+    #[track_caller]
+    pub fn kubelets_run_here() -> bool {
+        Self::real_is_built() && nix::unistd::geteuid().is_root()
+    }
 }
 
 /// A member, which tests access directly and not through Drover.

@@ -1,4 +1,5 @@
-//! Helpers for Drover's tests: a database per test, waiting for conditions, connections that can be cut, servers on free ports.
+//! Helpers for Drover's tests: a database per test, waiting for conditions, connections that can be cut, servers on free ports,
+//! images for real kubelets.
 //!
 //! It is for tests only; no product code depends on it. Nothing here waits for a fixed time, and everything that it starts ends with the
 //! test process.
@@ -7,6 +8,7 @@ mod chaos;
 mod disk;
 mod eventually;
 mod http;
+mod image;
 mod killable;
 mod needs;
 mod postgres;
@@ -17,6 +19,7 @@ pub use chaos::ChaosProxy;
 pub use disk::SmallDisk;
 pub use eventually::eventually;
 pub use http::HttpServer;
+pub use image::Image;
 pub use killable::KillablePostgres;
 pub use needs::needs;
 pub use postgres::{TestDb, prepared_db, seal_key, test_db};

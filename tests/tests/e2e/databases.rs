@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended};
-use drover_e2e::images::Image;
-use drover_e2e::{System, succeeded};
-use drover_testkit::{eventually, needs};
+use drover_e2e::emco::{Group, free_port};
+use drover_e2e::{Backend, System, succeeded};
+use drover_testkit::{Image, eventually};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::stateful::{CLASS, class, drain, volume};
+use super::kubelets::move_to_and_fro;
+use super::stateful::{CLASS, class, volume};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const IMAGE: &str = "drover.local/postgres:1";
@@ -34,12 +34,12 @@ fn installed() -> PathBuf {
 /// The server, what it loads and what it reads.
 fn image(folder: &Path) -> PathBuf {
     let home = installed();
-    let mut image = Image::new(IMAGE).directory(&Path::new("/usr/share/postgresql").join(home.file_name().unwrap()));
+    let mut image = Image::new(IMAGE, "/bin/sh").shell().directory(&Path::new("/usr/share/postgresql").join(home.file_name().unwrap()));
     for zone in ["UTC", "GMT"] {
         image = image.file(&Path::new("/usr/share/zoneinfo").join(zone));
     }
     for part in ["bin/postgres", "bin/initdb", "lib/dict_snowball.so", "lib/plpgsql.so", "lib/libpqwalreceiver.so"] {
-        image = image.program(&home.join(part), &home.join(part));
+        image = image.program(&home.join(part));
     }
     image.write(folder)
 }
@@ -105,13 +105,12 @@ async fn write(options: PgConnectOptions, stop: CancellationToken) -> Written {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes minutes; part of make test-long"]
 async fn postgresql_loses_no_acknowledged_row_through_ten_moves() {
-    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
+    if !Backend::kubelets_run_here() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let system = System::on_kubelets_with(vec![image(folder.path())]).await;
-    let client = &system.client;
     let data = folder.path().join("data");
     std::fs::create_dir(&data).unwrap();
     std::os::unix::fs::chown(&data, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -122,12 +121,9 @@ async fn postgresql_loses_no_acknowledged_row_through_ten_moves() {
 
     let app = App::new("db", 200).memory(128).stateful(CLASS).running(IMAGE, &program()).as_user(NOBODY).serving(5432);
     let group = Group::new("db", app).on(&ON).movable(5).among(&ON);
-    client.upsert("/v2/projects", "e2e", &json!({"metadata": {"name": "e2e"}, "spec": {"allowDependants": true}})).await.unwrap();
-    group.approve(client).await.unwrap();
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let spec = json!({"app": "db", "service": "db", "servicePort": 80, "protocol": "tcp", "port": port, "holdSeconds": 60});
-    client.upsert(&format!("{}/routes", group.path()), "db", &json!({"metadata": {"name": "db"}, "spec": spec})).await.unwrap();
-    succeeded(&ended(client, &group.verb(client, "instantiate").await.unwrap()).await.unwrap());
+    let port = free_port();
+    let route = json!({"protocol": "tcp", "port": port, "holdSeconds": 60});
+    succeeded(&group.deploy_with_route(&system.client, route).await.unwrap());
 
     let options = PgConnectOptions::new().host("127.0.0.1").port(port).username("drover").database("postgres").ssl_mode(PgSslMode::Disable);
     eventually(PATIENCE, async || {
@@ -138,8 +134,7 @@ async fn postgresql_loses_no_acknowledged_row_through_ten_moves() {
     let stop = CancellationToken::new();
     let writing = tokio::spawn(write(options.clone(), stop.clone()));
     for made in 0..10 {
-        let (provider, from) = if made % 2 == 0 { ("onprem", "private-a") } else { ("aws", "public-c") };
-        succeeded(&drain(&system, provider, from).await);
+        move_to_and_fro(&system, made).await;
     }
     // The last home serves again before the client is told to stop.
     let before = eventually(PATIENCE, async || there(&mut connect(&options).await?, &[1]).await.ok()).await;

@@ -13,7 +13,7 @@ use drover_api::access::AuditList;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
 use drover_e2e::terminal::Terminal;
-use drover_e2e::{API_TOKEN, System, succeeded};
+use drover_e2e::{API_TOKEN, Backend, System, succeeded};
 use drover_testkit::{eventually, needs};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -58,8 +58,16 @@ fn writers(volume: &Path) -> (Vec<String>, f64) {
     (writers, gap)
 }
 
+/// Moves what runs on the one cluster to the other: away from the private one at even numbers. Returns where it is then.
+pub async fn move_to_and_fro(system: &System, number: usize) -> &'static str {
+    let (provider, from, to) =
+        if number.is_multiple_of(2) { ("onprem", "private-a", "public-c") } else { ("aws", "public-c", "private-a") };
+    succeeded(&drain(system, provider, from).await);
+    to
+}
+
 async fn each_pod_keeps_its_volume_through(moves: usize) {
-    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
+    if !Backend::kubelets_run_here() {
         return;
     }
     let system = System::on_kubelets().await;
@@ -79,8 +87,7 @@ async fn each_pod_keeps_its_volume_through(moves: usize) {
     serves_its_volume(&system, "private-a").await;
 
     for made in 0..moves {
-        let (provider, from, to) = if made % 2 == 0 { ("onprem", "private-a", "public-c") } else { ("aws", "public-c", "private-a") };
-        succeeded(&drain(&system, provider, from).await);
+        let to = move_to_and_fro(&system, made).await;
         serves_its_volume(&system, to).await;
     }
     for ordinal in 0..2 {
@@ -139,7 +146,7 @@ async fn ok(system: &System, arguments: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn programs_terminals_and_tests_of_charts_are_passed_on_to_real_containers() {
-    if needs("DROVER_KUBE_BIN").is_none() || needs("DROVER_HELM").is_none() || !nix::unistd::geteuid().is_root() {
+    if !Backend::kubelets_run_here() || needs("DROVER_HELM").is_none() {
         return;
     }
     let system = System::guarded_on_kubelets().await;

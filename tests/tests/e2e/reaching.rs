@@ -7,49 +7,33 @@ use std::time::{Duration, Instant};
 use drover_api::operations::Operation;
 use drover_api::traffic::RouteList;
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended};
-use drover_e2e::images::Image;
-use drover_e2e::{System, succeeded};
+use drover_e2e::emco::{Group, free_port};
+use drover_e2e::{Backend, System, succeeded};
 use drover_lab::load::{Load, Plan};
-use drover_testkit::{eventually, needs};
+use drover_testkit::{Image, eventually};
 use serde_json::json;
 
-use super::stateful::drain;
+use super::kubelets::move_to_and_fro;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const HOST: &str = "web.example";
 const IMAGE: &str = "drover.local/stand-in:1";
 const ON: [&str; 2] = ["onprem/private-a", "aws/public-c"];
 
-/// The program that answers (cargo build --workspace --bins), without debug information.
+/// The program that answers (cargo build --workspace --bins).
 fn image(folder: &Path) -> PathBuf {
-    let program = folder.join("drover-stand-in");
-    let stripped = std::process::Command::new("strip")
-        .arg("-o")
-        .arg(&program)
-        .arg(std::env::current_exe().unwrap().parent().and_then(Path::parent).unwrap().join("drover-stand-in"))
-        .status();
-    assert!(stripped.unwrap().success());
-    Image::new(IMAGE).program(&program, Path::new("/bin/drover-stand-in")).write(folder)
+    let programs = std::env::current_exe().unwrap().parent().and_then(Path::parent).unwrap().to_owned();
+    Image::new(IMAGE, "/bin/sh").shell().built(&programs.join("drover-stand-in"), "/bin/drover-stand-in").write(folder)
 }
 
 fn answering(name: &str) -> App {
     App::new(name, 100).memory(32).replicas(2).running(IMAGE, "exec /bin/drover-stand-in 8080").serving(8080)
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// Deploys the group with a route to its app at this port.
-async fn deploy(system: &System, group: &Group, app: &str, port: u16) -> Operation {
-    let client = &system.client;
-    client.upsert("/v2/projects", "e2e", &json!({"metadata": {"name": "e2e"}, "spec": {"allowDependants": true}})).await.unwrap();
-    group.approve(client).await.unwrap();
-    let shift = json!({"drainSeconds": 10});
-    let spec = json!({"app": app, "service": app, "servicePort": 80, "host": HOST, "port": port, "shift": shift});
-    client.upsert(&format!("{}/routes", group.path()), "web", &json!({"metadata": {"name": "web"}, "spec": spec})).await.unwrap();
-    ended(client, &group.verb(client, "instantiate").await.unwrap()).await.unwrap()
+/// Deploys the group with a route at this port.
+async fn deploy(system: &System, group: &Group, port: u16) -> Operation {
+    let route = json!({"host": HOST, "port": port, "shift": {"drainSeconds": 10}});
+    group.deploy_with_route(&system.client, route).await.unwrap()
 }
 
 /// Sends this many requests per second, and streams, through this many moves to and fro. None fails.
@@ -65,8 +49,7 @@ async fn moves(system: &System, app: &str, port: u16, rate: f64, moves: usize) {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let quiet = began.elapsed();
     for made in 0..moves {
-        let (provider, from) = if made % 2 == 0 { ("onprem", "private-a") } else { ("aws", "public-c") };
-        succeeded(&drain(system, provider, from).await);
+        move_to_and_fro(system, made).await;
     }
     let moved = began.elapsed();
     let outcome = load.end().await;
@@ -79,7 +62,7 @@ async fn moves(system: &System, app: &str, port: u16, rate: f64, moves: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn requests_reach_pods_by_ports_of_nodes_while_their_app_moves() {
-    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
+    if !Backend::kubelets_run_here() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -89,11 +72,11 @@ async fn requests_reach_pods_by_ports_of_nodes_while_their_app_moves() {
         system.client.post(&format!("/v2/cluster-providers/{provider}/clusters/{cluster}/labels"), Some(&label)).await.unwrap();
     }
     let closed = Group::new("closed", answering("closed")).on(&ON).among(&ON);
-    let operation = deploy(&system, &closed, "closed", free_port()).await;
+    let operation = deploy(&system, &closed, free_port()).await;
     assert!(serde_json::to_string(&operation).unwrap().contains("by ports of nodes"), "{operation:#?}");
 
     let (port, open) = (free_port(), Group::new("open", answering("open").on_node_ports()).on(&ON).movable(5).among(&ON));
-    succeeded(&deploy(&system, &open, "open", port).await);
+    succeeded(&deploy(&system, &open, port).await);
     moves(&system, "open", port, 30.0, 1).await;
     let routes = system.client.get::<RouteList>("/v2/routes?project=e2e").await.unwrap().items;
     let route = routes.iter().find(|route| route.composite_app == "open").unwrap();
@@ -104,13 +87,13 @@ async fn requests_reach_pods_by_ports_of_nodes_while_their_app_moves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes minutes; part of make test-long"]
 async fn no_request_fails_through_ten_moves_between_real_kubelets() {
-    if needs("DROVER_KUBE_BIN").is_none() || !nix::unistd::geteuid().is_root() {
+    if !Backend::kubelets_run_here() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let system = System::on_kubelets_with(vec![image(folder.path())]).await;
     let (port, group) = (free_port(), Group::new("web", answering("web")).on(&ON).movable(5).among(&ON));
-    succeeded(&deploy(&system, &group, "web", port).await);
+    succeeded(&deploy(&system, &group, port).await);
     moves(&system, "web", port, 200.0, 10).await;
     system.end().await;
 }

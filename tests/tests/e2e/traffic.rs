@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_api::operations::Operation;
 use drover_api::traffic::{RouteList, RouteView};
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended, operation_id};
+use drover_e2e::emco::{Group, ended, free_port, operation_id};
 use drover_e2e::members::Shape;
 use drover_e2e::{System, failed, succeeded};
 use drover_lab::load::{Load, Outcome, Plan};
@@ -31,16 +31,9 @@ impl Shop {
     async fn start(web: App, shift: Value) -> Self {
         let system = System::shaped(&Shape { answering: true, ..Shape::default() }, &[]).await;
         let group = Group::new("shop", web.serving(PORT)).movable(5);
-        let client = &system.client;
-        let project = json!({"metadata": {"name": "e2e"}, "spec": {"allowDependants": true}});
-        client.upsert("/v2/projects", "e2e", &project).await.unwrap();
-        group.approve(client).await.unwrap();
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let spec = json!({"app": "web", "service": "web", "servicePort": 80, "host": HOST, "port": port, "shift": shift});
-        let route = json!({"metadata": {"name": "shop"}, "spec": spec});
-        client.upsert(&format!("{}/routes", group.path()), "shop", &route).await.unwrap();
-        let id = group.verb(client, "instantiate").await.unwrap();
-        succeeded(&ended(client, &id).await.unwrap());
+        let port = free_port();
+        let route = json!({"host": HOST, "port": port, "shift": shift});
+        succeeded(&group.deploy_with_route(&system.client, route).await.unwrap());
         let shop = Self { system, group, port };
         shop.serves().await;
         shop

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use drover_testkit::needs;
+use drover_testkit::{Image, needs};
 
 use crate::cli::{json, ok, start, wait};
 
@@ -57,24 +57,12 @@ fn account_for_agents_may_apply_them_and_give_no_other_role_rights() {
     assert!(!done && said.contains("attempting to grant RBAC permissions not currently held"), "{said}");
 }
 
-/// An image of both agents with the libraries that they need.
+/// An image of both agents.
 fn image(folder: &Path) -> std::path::PathBuf {
-    let archive = folder.join("agents.tar");
-    let mut writer = Command::new("python3");
-    writer
-        .arg(repository().join("deploy/local-kube/images/mkimage.py"))
-        .arg(&archive)
-        .args(["drover.local/drover:1", "/bin/drover-autoscaler"]);
-    let mut libraries = std::collections::BTreeSet::new();
-    for name in ["drover-autoscaler", "drover-memory-guard"] {
-        let (built, program) = (Path::new(crate::cli::DROVER).with_file_name(name), folder.join(name));
-        done(Command::new("strip").arg("-o").arg(&program).arg(&built));
-        libraries
-            .extend(done(Command::new("ldd").arg(&program)).split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned));
-        writer.arg(format!("{}=/bin/{name}", program.display()));
-    }
-    done(writer.args(libraries.iter().map(|library| format!("{library}={library}"))));
-    archive
+    let programs = ["drover-autoscaler", "drover-memory-guard"];
+    let image = Image::new("drover.local/drover:1", "/bin/drover-autoscaler");
+    let add = |image: Image, name| image.built(&Path::new(crate::cli::DROVER).with_file_name(name), &format!("/bin/{name}"));
+    programs.into_iter().fold(image, add).write(folder)
 }
 
 fn repository() -> std::path::PathBuf {

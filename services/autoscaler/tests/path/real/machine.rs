@@ -1,11 +1,11 @@
 //! A cluster with one real node that has the autoscaler's image; it is removed when the test ends.
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
+use drover_testkit::Image;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Machine {
     pub async fn up(more: &[&str]) -> Self {
         let bin = PathBuf::from(std::env::var_os("DROVER_KUBE_BIN").unwrap());
         let dir = tempfile::Builder::new().prefix("kpa").tempdir().unwrap();
-        let image = image(dir.path()).await;
+        let image = Image::new(IMAGE, "/bin/drover-autoscaler").built(Path::new(AGENT), "/bin/drover-autoscaler").write(dir.path());
         let script = repository().join("deploy/local-kube/kube.sh");
         let owner = std::process::id().to_string();
         let arguments = ["up", "--real", "--names", "kpa", "--nodes", "1", "--owner", &owner, "--dir"];
@@ -174,19 +174,6 @@ impl Drop for Inner {
         let script = repository().join("deploy/local-kube/kube.sh");
         let _ = std::process::Command::new(script).args(["down", "--dir"]).arg(self.dir.path().join("set")).stderr(Stdio::null()).status();
     }
-}
-
-/// Builds an image of the tested program with the libraries that it needs.
-async fn image(dir: &Path) -> OsString {
-    let program = dir.join("drover-autoscaler");
-    run(Command::new("strip").arg("-o").arg(&program).arg(AGENT)).await;
-    let libraries = run(Command::new("ldd").arg(&program)).await;
-    let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(|file| format!("{file}={file}"));
-    let archive = dir.join("autoscaler.tar");
-    let mut command = Command::new("python3");
-    command.arg(repository().join("deploy/local-kube/images/mkimage.py")).arg(&archive).args([IMAGE, "/bin/drover-autoscaler"]);
-    run(command.arg(format!("{}=/bin/drover-autoscaler", program.display())).args(libraries)).await;
-    archive.into_os_string()
 }
 
 /// Runs a command that must succeed, and returns its output.
