@@ -10,7 +10,7 @@ use drover_api::operations::{Operation, OperationState};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
-use drover::hub::{Client, segment};
+use drover::hub::{Client, is_status, segment};
 
 /// Number of concurrent requests while something is prepared.
 const AT_ONCE: usize = 16;
@@ -49,11 +49,20 @@ pub async fn register(
         let clusters = format!("/v2/cluster-providers/{}/clusters", segment(&provider(at % providers)));
         let file = tokio::fs::read(&kubeconfigs[at]).await.with_context(|| format!("cannot read {}", kubeconfigs[at].display()))?;
         let file = base64::engine::general_purpose::STANDARD.encode(file);
-        client.post(&clusters, Some(&json!({"metadata": {"name": cluster(at)}, "file": file}))).await?;
+        there(client, &clusters, &json!({"metadata": {"name": cluster(at)}, "file": file})).await?;
         for label in labels(at) {
-            client.ensure(&format!("{clusters}/{}/labels", cluster(at)), &json!({"clusterLabel": label})).await?;
+            there(client, &format!("{clusters}/{}/labels", cluster(at)), &json!({"clusterLabel": label})).await?;
         }
         Ok(())
+    })
+    .await
+}
+
+/// Creates an item unless it exists. On a busy machine Drover may answer 503 to some of many requests at once; these are sent again.
+async fn there(client: &Client, collection: &str, body: &Value) -> Result<()> {
+    until(Duration::from_secs(60), async || match client.ensure(collection, body).await {
+        Err(error) if is_status(&error, 503) => Ok(None),
+        done => done.map(Some),
     })
     .await
 }
