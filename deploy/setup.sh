@@ -56,5 +56,5 @@ PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 command -v cargo >/dev/null || die "Rust is missing: install it with rustup (https://rustup.rs); rust-toolchain.toml names the version"
 case $* in
   demo | containers) ;; # simulated clusters need no Go
-  *) command -v go >/dev/null || die "Go is missing: Kubernetes and helm are built with Go 1.26.4 or newer (https://go.dev/dl)" ;;
+  *) command -v go >/dev/null || die "Go is missing: Kubernetes and helm are built with Go 1.26.8 or newer (https://go.dev/dl)" ;;
 esac
