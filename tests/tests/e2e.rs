@@ -11,6 +11,7 @@ mod e2e {
     pub mod experiments;
     pub mod filling;
     pub mod fleets;
+    pub mod gateways;
     pub mod kubelets;
     pub mod lifecycle;
     pub mod names;

@@ -32,6 +32,44 @@ impl RouteProtocol {
     }
 }
 
+/// What carries a route: the seam between the moves of apps and that through which users' requests go. A target follows the feed `routes`
+/// of orchestrator, gives each copy its weight, and tells in a feed `traffic` of its own what it has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TrafficTarget {
+    /// The processes of Drover's own data path.
+    #[default]
+    DataPath,
+    /// An `HTTPRoute` in a member, by resource-synchronizer.
+    Gateway,
+}
+
+/// An `HTTPRoute` of the Gateway API, whose backends get the weights of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayRef {
+    /// The cluster in which it is, as `provider+cluster`.
+    pub cluster: MemberKey,
+    pub namespace: String,
+    pub http_route: String,
+}
+
+impl std::fmt::Display for GatewayRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HTTPRoute {}/{} in {}", self.namespace, self.http_route, self.cluster)
+    }
+}
+
+impl GatewayRef {
+    /// The name of the backends that lead to the copy of an app in a member: the Service itself in the gateway's own cluster, and
+    /// `SERVICE-PROVIDER-CLUSTER` for other clusters.
+    pub fn backend(&self, service: &str, member: &MemberKey) -> String {
+        match *member == self.cluster {
+            true => service.to_owned(),
+            false => format!("{service}-{}-{}", member.provider(), member.cluster()),
+        }
+    }
+}
+
 /// A route as the data path carries it out (feed `routes` of orchestrator; the key is the id).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +95,9 @@ pub struct RouteTable {
     /// Seconds for which a request waits if no endpoint can take it.
     #[serde(alias = "hold_seconds")]
     pub hold_seconds: u16,
+    /// The `HTTPRoute` that carries it instead of the data path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayRef>,
     /// The copies of the app.
     pub backends: Vec<RouteBackend>,
 }
@@ -152,6 +193,9 @@ pub struct RouteView {
     pub app: String,
     /// `service:port`.
     pub target: String,
+    /// The `HTTPRoute` that carries it instead of Drover's data path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayRef>,
     /// `serving`, `no endpoint` or `not served`.
     pub state: String,
     /// Why it does not serve.

@@ -5,6 +5,7 @@
 //! test process.
 
 mod chaos;
+mod crds;
 mod disk;
 mod eventually;
 mod http;
@@ -16,6 +17,7 @@ mod postgres;
 pub mod openapi;
 
 pub use chaos::ChaosProxy;
+pub use crds::crds;
 pub use disk::SmallDisk;
 pub use eventually::eventually;
 pub use http::HttpServer;

@@ -25,7 +25,7 @@ pub mod workflows;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::traffic::RouteReport;
+use drover_api::traffic::{RouteReport, TrafficTarget};
 use drover_resources::Documents;
 use drover_service::{Common, FeedReader, Running};
 use drover_store::{MigrationSet, Store, StoreConfig};
@@ -97,10 +97,16 @@ pub async fn work(
     let (wakes, woken) = Wakes::channel();
     let metrics = OperationMetrics::register(&common.metrics);
     let engine = Settings { tasks: common.tasks.clone(), ..engine };
-    let reports: Vec<FeedReader<RouteReport>> =
-        config.traffic.iter().map(|url| FeedReader::new(common.peer("traffic", url), "/internal/feeds/traffic")).collect();
-    let processes: Vec<_> = config.traffic.iter().cloned().zip(reports.iter().map(FeedReader::contact)).collect();
-    let app = App::new(parts(store, services, renderer, config, engine, metrics, (wakes, Traffic::new(&processes))).await?);
+    let data_path = config.traffic.iter().map(|url| (TrafficTarget::DataPath, common.peer("traffic", url), url));
+    let synchronizer = &common.peers.resource_synchronizer;
+    let gateways = (TrafficTarget::Gateway, common.peer("resource-synchronizer", synchronizer), synchronizer);
+    let (mut carriers, mut reports) = (Vec::new(), Vec::<FeedReader<RouteReport>>::new());
+    for (target, peer, url) in data_path.chain([gateways]) {
+        let reader = FeedReader::new(peer, "/internal/feeds/traffic");
+        carriers.push((target, url.clone(), reader.contact()));
+        reports.push(reader);
+    }
+    let app = App::new(parts(store, services, renderer, config, engine, metrics, (wakes, Traffic::new(carriers))).await?);
     // Before anybody can ask: the data path would take an empty feed for the end of all routes.
     app.publish_routes(&mut Default::default()).await?;
     tasks::spawn(&app, common, config, woken, reports);

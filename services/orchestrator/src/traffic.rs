@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use drover_api::traffic::{BackendReport, RouteReport, RouteTable};
+use drover_api::traffic::{BackendReport, RouteReport, RouteTable, TrafficTarget};
 use drover_service::{FeedContact, FeedHub};
 use reqwest::Url;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// A process of the data path that has not been heard of for this long counts as silent: longer than the long poll of its feed.
+/// A process that carries routes and has not been heard of for this long counts as silent: longer than the long poll of its feed.
 const SILENT: Duration = Duration::from_secs(15);
 
 /// Routes and reports; cheap to clone.
@@ -30,12 +30,16 @@ struct Parts {
 }
 
 struct Process {
+    target: TrafficTarget,
     url: Url,
     contact: FeedContact,
     reports: HashMap<Uuid, RouteReport>,
 }
 
-/// What the processes of the data path say of a route.
+/// A process that carries routes, and when it was heard of.
+pub type Carrier = (TrafficTarget, Url, FeedContact);
+
+/// What the processes that carry a route say of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
     /// The reports of all processes that are not silent.
@@ -57,10 +61,10 @@ pub struct CopyTraffic {
 }
 
 impl Traffic {
-    /// With the processes of the data path at these addresses.
-    pub fn new(urls: &[(Url, FeedContact)]) -> Self {
-        let process = |(url, contact): &(Url, FeedContact)| Process { url: url.clone(), contact: contact.clone(), reports: HashMap::new() };
-        let processes = RwLock::new(urls.iter().map(process).collect());
+    /// With the processes that carry routes.
+    pub fn new(carriers: Vec<Carrier>) -> Self {
+        let process = |(target, url, contact)| Process { target, url, contact, reports: HashMap::new() };
+        let processes = RwLock::new(carriers.into_iter().map(process).collect());
         Self(Arc::new(Parts { processes, ..Parts::default() }))
     }
 
@@ -98,9 +102,9 @@ impl Traffic {
         self.0.changed.notified().await;
     }
 
-    /// Whether there is any process of the data path.
-    pub fn is_served(&self) -> bool {
-        !self.processes().is_empty()
+    /// Whether there is any process that carries such routes.
+    pub fn is_served(&self, target: TrafficTarget) -> bool {
+        self.processes().iter().any(|process| process.target == target)
     }
 
     /// Takes in what the process with this number tells; returns the routes that it told of.
@@ -122,10 +126,10 @@ impl Traffic {
         told
     }
 
-    /// What is reported of a route.
-    pub fn reported(&self, route: Uuid) -> Reported {
+    /// What is reported of a route with this target.
+    pub fn reported(&self, route: Uuid, target: TrafficTarget) -> Reported {
         let mut reported = Reported::default();
-        for process in self.processes().iter() {
+        for process in self.processes().iter().filter(|process| process.target == target) {
             match process.reports.get(&route).filter(|_| process.contact.age().is_some_and(|age| age < SILENT)) {
                 Some(report) => reported.reports.push(report.clone()),
                 None => reported.missing.push(process.url.to_string()),
@@ -189,10 +193,11 @@ mod tests {
 
     #[test]
     fn process_that_was_never_heard_of_is_missing() {
-        let traffic = Traffic::new(&[(Url::parse("http://127.0.0.1:1").unwrap(), FeedContact::default())]);
+        let traffic = Traffic::new(vec![(TrafficTarget::DataPath, Url::parse("http://127.0.0.1:1").unwrap(), FeedContact::default())]);
         let route = Uuid::new_v4();
         traffic.take(0, true, vec![(route.to_string(), Some(report(route, Uuid::new_v4(), 100, 1)))]);
-        assert_eq!(traffic.reported(route).missing.len(), 1);
-        assert!(traffic.is_served() && !Traffic::default().is_served());
+        assert_eq!(traffic.reported(route, TrafficTarget::DataPath).missing.len(), 1);
+        assert!(traffic.is_served(TrafficTarget::DataPath) && !traffic.is_served(TrafficTarget::Gateway));
+        assert_eq!(traffic.reported(route, TrafficTarget::Gateway), Reported::default(), "it carries no such routes");
     }
 }

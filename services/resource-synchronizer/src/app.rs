@@ -253,6 +253,11 @@ impl App {
         Ok(())
     }
 
+    /// All registered members.
+    pub fn members(&self) -> Vec<MemberKey> {
+        self.workers().keys().cloned().collect()
+    }
+
     /// Registers the worker of a member: from now on, the returned set has the bindings that change.
     pub fn adopt(&self, member: &MemberKey) -> Arc<Dirty> {
         let dirty = Arc::new(Dirty::default());

@@ -10,12 +10,14 @@
 //! watches of the member (kinds in its inventory) ──┘        │
 //!                                                   apply, delete by uid ── feed bindings
 //! watch of EndpointSlices, where Services were applied ── feed endpoints ── names: Services that answer in other members
+//! feed routes ── gateways: weights of HTTPRoutes ── feed traffic
 //! ```
 //! Invariants: a row of the inventory exists before its object does; the newest desired row is read before anything is
 //! written; a member that does not answer delays only its own worker; an object of another owner is never changed.
 
 mod app;
 mod config;
+mod gateways;
 mod http;
 mod names;
 mod preflight;
@@ -35,6 +37,7 @@ use drover_store::SealKey;
 use drover_store::failpoint::Failpoints;
 
 pub use config::Config;
+use gateways::Gateways;
 pub use routes::openapi;
 
 /// Where tests can stop the service: before and after every request that changes a member.
@@ -66,6 +69,12 @@ pub async fn assemble(common: &Common, key: SealKey, clients: Arc<Clients>, fail
     common.spawn("follow-members", OnFailure::Restart, move |task| tasks::follow_members(of.clone(), members.for_task(task)));
     let of = app.clone();
     common.spawn("follow-endpoints", OnFailure::Restart, move |task| names::follow_endpoints(of.clone(), task));
-    let routes = routes::routes(&app.statuses, &app.endpoints).with_state(app);
+    let gateways = Gateways::default();
+    let tables = FeedReader::new(common.peer("orchestrator", &common.peers.orchestrator), "/internal/feeds/routes");
+    let of = gateways.clone();
+    common.spawn("follow-routes", OnFailure::Restart, move |task| of.clone().follow(tables.for_task(task)));
+    let of = (gateways.clone(), app.clone());
+    common.spawn("gateways", OnFailure::Restart, move |task| of.0.clone().carry(of.1.clone(), task));
+    let routes = routes::routes(&app.statuses, &app.endpoints, gateways.reports()).with_state(app);
     Ok(service::router(routes, common))
 }

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use drover_api::bindings::BindingStatus;
-use drover_api::traffic::CopyEndpoints;
+use drover_api::traffic::{CopyEndpoints, RouteReport};
 use drover_service::{BodyLimit, FeedHub};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -14,7 +14,11 @@ use crate::http::{bindings, bundles};
 const BODY: usize = 64 << 20;
 
 /// Every route of the service.
-pub(crate) fn routes(statuses: &FeedHub<BindingStatus>, endpoints: &FeedHub<CopyEndpoints>) -> OpenApiRouter<App> {
+pub(crate) fn routes(
+    statuses: &FeedHub<BindingStatus>,
+    endpoints: &FeedHub<CopyEndpoints>,
+    gateways: &FeedHub<RouteReport>,
+) -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(bundles::put))
         .routes(routes!(bindings::put, bindings::get, bindings::delete))
@@ -23,10 +27,11 @@ pub(crate) fn routes(statuses: &FeedHub<BindingStatus>, endpoints: &FeedHub<Copy
         .routes(routes!(bindings::volumes))
         .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))
         .routes(endpoints.route("/internal/feeds/endpoints", "endpoints_feed"))
+        .routes(gateways.route("/internal/feeds/traffic", "traffic_feed"))
         .layer(Extension(BodyLimit(BODY)))
 }
 
 /// The service's OpenAPI document.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    drover_service::openapi::document("resource-synchronizer", routes(&FeedHub::new(), &FeedHub::new()))
+    drover_service::openapi::document("resource-synchronizer", routes(&FeedHub::new(), &FeedHub::new(), &FeedHub::new()))
 }

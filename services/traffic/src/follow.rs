@@ -27,7 +27,8 @@ pub async fn routes(path: Arc<DataPath>, mut reader: FeedReader<RouteTable>) {
             }
             for (key, value) in batch.items {
                 let Ok(id) = key.parse::<Uuid>() else { continue };
-                match value {
+                // What a gateway carries is not for this one.
+                match value.filter(|route| route.gateway.is_none()) {
                     Some(route) => drop(table.routes.insert(id, route)),
                     None => drop(table.routes.remove(&id)),
                 }

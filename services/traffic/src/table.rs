@@ -188,6 +188,7 @@ mod tests {
             service_port: "http".into(),
             probe: None,
             hold_seconds: 0,
+            gateway: None,
             backends: vec![RouteBackend { binding, member, weight: 100 }],
         }
     }

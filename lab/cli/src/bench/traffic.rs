@@ -126,6 +126,7 @@ fn data_path(folder: &Path, pod: SocketAddr) -> Result<Way> {
         service_port: String::new(),
         probe: None,
         hold_seconds: 5,
+        gateway: None,
         backends: vec![RouteBackend { binding, member: member.clone(), weight: 100 }],
     };
     let endpoints = PortEndpoints {

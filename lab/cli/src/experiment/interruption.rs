@@ -253,6 +253,7 @@ async fn by_hand(args: &InterruptionArgs, way: &'static str, how: Way) -> Result
         service_port: String::new(),
         probe: None,
         hold_seconds: 0,
+        gateway: None,
         backends: backends.into(),
     };
     routes.publish(id.to_string(), Some(route));

@@ -46,6 +46,30 @@ impl FromStr for RouteArg {
     }
 }
 
+/// `--route-by gateway:PROVIDER+CLUSTER/NAMESPACE/HTTPROUTE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteByArg {
+    cluster: String,
+    namespace: String,
+    http_route: String,
+}
+
+impl FromStr for RouteByArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write it as gateway:PROVIDER+CLUSTER/NAMESPACE/HTTPROUTE".to_owned();
+        let parts: Vec<&str> = text.strip_prefix("gateway:").ok_or_else(wrong)?.split('/').collect();
+        match parts.as_slice() {
+            [cluster, namespace, http_route] if cluster.contains('+') && !namespace.is_empty() && !http_route.is_empty() => {
+                let [cluster, namespace, http_route] = [cluster, namespace, http_route].map(|part| (*part).to_owned());
+                Ok(Self { cluster, namespace, http_route })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
 impl RouteArg {
     /// The name of the route's document.
     fn name(&self) -> String {
@@ -74,7 +98,13 @@ pub fn collection(application: &Application) -> String {
 }
 
 /// Makes these the routes of the application. A route that is there keeps the settings that the command line does not have.
-pub async fn replace(session: &Session, application: &Application, wanted: &[RouteArg], uploads: &[Upload]) -> Result<()> {
+pub async fn replace(
+    session: &Session,
+    application: &Application,
+    wanted: &[RouteArg],
+    by: Option<&RouteByArg>,
+    uploads: &[Upload],
+) -> Result<()> {
     let collection = collection(application);
     for known in names(session, &collection).await? {
         if !wanted.iter().any(|route| route.name() == known) {
@@ -88,6 +118,9 @@ pub async fn replace(session: &Session, application: &Application, wanted: &[Rou
             for setting in ["holdSeconds", "shift"] {
                 document["spec"][setting] = known["spec"][setting].clone();
             }
+        }
+        if let Some(RouteByArg { cluster, namespace, http_route }) = by {
+            document["spec"]["gateway"] = json!({"cluster": cluster, "namespace": namespace, "httpRoute": http_route});
         }
         session.client.upsert(&collection, &name, &document).await.with_context(|| format!("the route {}", route.url()))?;
     }
@@ -145,6 +178,16 @@ mod tests {
         assert_eq!(route("https://*.example:443=web:80").unwrap().name(), "any.example-443");
         for wrong in ["shop", "shop=web:80", "shop:80=web", "shop:0=web:80", "ftp://a:1=b:2", "a:99999=b:1", "a:1=:2"] {
             assert!(route(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn gateway_is_parsed_with_cluster_namespace_and_name() {
+        let by: RouteByArg = "gateway:onprem+a/shop/web".parse().unwrap();
+        assert_eq!((by.cluster.as_str(), by.namespace.as_str(), by.http_route.as_str()), ("onprem+a", "shop", "web"));
+        for wrong in ["onprem+a/shop/web", "gateway:a/shop/web", "gateway:onprem+a/web", "gateway:onprem+a//web", "gateway:onprem+a/b/c/d"]
+        {
+            assert!(wrong.parse::<RouteByArg>().is_err(), "{wrong}");
         }
     }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use drover_api::traffic::GatewayRef;
 use drover_resources::{Change, Document, DocumentKind, Hooks, TypedDocument, Verb};
 use drover_service::{Problem, codes};
 use drover_store::Tx;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, logical_cloud};
+use super::{Error, logical_cloud, terms};
 use crate::peers::Migration;
 use crate::resources::controllers::generic::GENERIC_INTENT;
 use crate::resources::controllers::hpa::HPA_INTENT;
@@ -165,10 +166,32 @@ async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Resu
     Ok(())
 }
 
-/// An address leads to one app, whosever it is.
+/// Users may change the weights of a gateway only where their logical cloud lets them deploy.
+async fn gateway_is_in_the_cloud(tx: &mut PgConnection, change: &Change<'_>, gateway: &GatewayRef) -> Result<(), Problem> {
+    let path = DIG.within(change.path).unwrap_or_default();
+    let known: Option<TypedDocument<DeploymentIntentGroupSpec>> = drover_resources::get(&mut *tx, &DIG, path).await?;
+    let Some(known) = known else { return Ok(()) };
+    let group = super::group::by_id(&mut *tx, known.id).await?;
+    let cloud = terms::cloud(tx, &group).await?;
+    let reason = if !cloud.members.iter().any(|member| member.includes(&gateway.cluster)) {
+        format!("spec.gateway: the cluster {} is not in the logical cloud {}", gateway.cluster, cloud.document.name)
+    } else if (!cloud.document.spec.is_admin() || cloud.document.spec.act_as.is_some())
+        && gateway.namespace != cloud.document.spec.namespace()
+    {
+        format!("spec.gateway: the namespace {} is not that of the logical cloud {}", gateway.namespace, cloud.document.name)
+    } else {
+        return Ok(());
+    };
+    Err(codes::INVALID.problem("The HTTPRoute of the gateway is outside of the group's logical cloud").reason(reason))
+}
+
+/// An address leads to one app, whosever it is. With a gateway it is not Drover's.
 async fn one_route_per_address(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let Some(after) = change.after else { return Ok(()) };
     let route = after.spec::<RouteSpec>().map_err(Problem::internal)?;
+    if let Some(gateway) = &route.gateway {
+        return gateway_is_in_the_cloud(tx, change, gateway).await;
+    }
     // Of two that are written at the same time the second waits here, and then finds the first.
     sqlx::query("select pg_advisory_xact_lock(hashtext('route'), $1)")
         .bind(i32::from(route.port))

@@ -80,7 +80,7 @@ impl App {
             if project.is_some_and(|project| project != of) {
                 continue;
             }
-            let reported = self.environment.traffic.reported(route.id);
+            let reported = self.environment.traffic.reported(route.id, route.spec.target());
             let backends: Vec<RouteBackendView> = copies_of(&route, &copies)
                 .map(|copy| {
                     let counted = reported.copy(copy.binding);
@@ -101,12 +101,18 @@ impl App {
             let answers = backends.iter().any(|backend| backend.weight > 0 && backend.answering > 0);
             let (state, reason) = match problem {
                 Some(problem) => ("not served", Some(problem)),
-                None if !self.environment.traffic.is_served() => {
+                None if !self.environment.traffic.is_served(route.spec.target()) => {
                     ("not served", Some("orchestrator was started without --traffic-url, so there is no data path".to_owned()))
                 }
-                None if !served => ("not served", Some(format!("no process of the data path answers: {}", reported.missing.join(", ")))),
+                None if !served => ("not served", Some(format!("no process that carries it answers: {}", reported.missing.join(", ")))),
                 None if backends.is_empty() => ("no endpoint", Some(format!("the app {} does not run", route.spec.app))),
-                None if !answers => ("no endpoint", Some("no ready pod answers the data path; see docs/how-to/traffic.md".to_owned())),
+                None if !answers => (
+                    "no endpoint",
+                    Some(match &route.spec.gateway {
+                        None => "no ready pod answers the data path; see docs/how-to/traffic.md".to_owned(),
+                        Some(gateway) => format!("{gateway} has no backend that leads to a ready pod; see docs/how-to/traffic.md"),
+                    }),
+                ),
                 None => ("serving", None),
             };
             items.push(RouteView {
@@ -119,6 +125,7 @@ impl App {
                 address: route.spec.address(),
                 app: route.spec.app.clone(),
                 target: format!("{}:{}", route.spec.service, route.spec.service_port),
+                gateway: route.spec.gateway.clone(),
                 state: state.to_owned(),
                 reason,
                 backends,
@@ -163,6 +170,7 @@ fn table(route: &Route, target: &Target, copies: &[&RoutedCopy]) -> RouteTable {
         service_port: target.port.clone(),
         probe: target.probe.clone(),
         hold_seconds: route.spec.hold_seconds,
+        gateway: route.spec.gateway.clone(),
         backends: copies
             .iter()
             .map(|copy| RouteBackend { binding: copy.binding, member: MemberKey(copy.member.clone()), weight: copy.weight() })

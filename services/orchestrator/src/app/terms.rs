@@ -100,7 +100,8 @@ pub async fn routes(tx: &mut PgConnection, group: &Group) -> Result<Vec<RouteSpe
 pub fn add_reach(terms: &mut BTreeMap<String, PlacementTerms>, routes: &[RouteSpec], apps: &[ApprovedApp]) {
     for app in apps {
         let Some(terms) = terms.get_mut(&app.app) else { continue };
-        let routed = || routes.iter().filter(|route| route.app == app.app && !route.allow_out_of_reach);
+        let by_data_path = |route: &&RouteSpec| route.gateway.is_none() && !route.allow_out_of_reach;
+        let routed = || routes.iter().filter(|route| route.app == app.app).filter(by_data_path);
         if routed().next().is_none() {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Routes: a stable address before a Kubernetes Service of an app, wherever the app runs (docs/how-to/traffic.md).
 
-use drover_api::traffic::RouteProtocol;
+use drover_api::traffic::{GatewayRef, RouteProtocol, TrafficTarget};
 use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -39,6 +39,11 @@ pub struct RouteSpec {
     /// neither placed nor moved there.
     #[serde(default, rename = "allowOutOfReach", skip_serializing_if = "std::ops::Not::not")]
     pub allow_out_of_reach: bool,
+    /// An `HTTPRoute` of the Gateway API in a cluster that carries the traffic instead of Drover's data path. Drover sets the weights of its
+    /// backends that lead to the copies of the app: those with the name of the Service in the gateway's own cluster, and
+    /// `SERVICE-PROVIDER-CLUSTER` for other clusters. Host and port are then only for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayRef>,
     /// How traffic goes to the new copy when the app is moved.
     #[serde(default)]
     pub shift: ShiftSpec,
@@ -109,8 +114,16 @@ impl ShiftSpec {
 }
 
 impl RouteSpec {
-    /// Whether only one of both can be served: a port carries one protocol, and an address leads to one app.
+    /// What carries it.
+    pub fn target(&self) -> TrafficTarget {
+        if self.gateway.is_some() { TrafficTarget::Gateway } else { TrafficTarget::DataPath }
+    }
+
+    /// Whether only one of both can be served: a port of the data path carries one protocol, and an address leads to one app.
     pub fn excludes(&self, other: &Self) -> bool {
+        if self.gateway.is_some() || other.gateway.is_some() {
+            return false;
+        }
         let host = |route: &Self| route.host.as_deref().map(str::to_ascii_lowercase);
         self.port == other.port && (self.protocol != other.protocol || self.protocol == RouteProtocol::Tcp || host(self) == host(other))
     }
@@ -131,6 +144,15 @@ impl Spec for RouteSpec {
                 reasons.push(format!("spec.host: {host:?} is not a host name such as shop.example.org or *.example.org"));
             }
             _ => {}
+        }
+        if let Some(gateway) = &self.gateway {
+            let names = [gateway.cluster.provider(), gateway.cluster.cluster(), &gateway.namespace, &gateway.http_route];
+            if names.iter().any(|name| name.is_empty()) {
+                reasons.push("spec.gateway needs cluster (provider+cluster), namespace and httpRoute".to_owned());
+            }
+            if self.protocol == RouteProtocol::Tcp {
+                reasons.push("spec.gateway: an HTTPRoute carries no tcp route".to_owned());
+            }
         }
         if self.port == 0 {
             reasons.push("spec.port must be from 1 to 65535".to_owned());

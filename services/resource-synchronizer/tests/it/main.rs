@@ -3,6 +3,7 @@
 
 mod bindings;
 mod carried;
+mod gateways;
 mod hooks;
 mod names;
 mod parting;

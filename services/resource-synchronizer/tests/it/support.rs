@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
 use drover_api::members::{Member, MemberCredential, SecretKubeconfig};
+use drover_api::traffic::RouteTable;
 use drover_kubesim::{ClusterSpec, Sim};
 use drover_members::Clients;
 use drover_resource_synchronizer::assemble;
@@ -19,6 +20,7 @@ use reqwest::StatusCode;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;
+use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
@@ -31,6 +33,8 @@ pub struct Stack {
     pub sim: Sim,
     pub db: TestDb,
     pub members: FeedHub<Member>,
+    /// The feed of orchestrator.
+    pub routes: FeedHub<RouteTable>,
     pub failpoints: Failpoints,
     real: Option<kube::Client>,
     credential: Arc<Mutex<Option<MemberCredential>>>,
@@ -52,8 +56,10 @@ impl Stack {
     }
 
     pub async fn without_members() -> Self {
-        let members = FeedHub::new();
-        let routes: OpenApiRouter = OpenApiRouter::new().routes(members.route("/internal/feeds/members", "members"));
+        let (members, tables) = (FeedHub::new(), FeedHub::new());
+        let routes: OpenApiRouter = OpenApiRouter::new()
+            .routes(members.route("/internal/feeds/members", "members"))
+            .routes(tables.route("/internal/feeds/routes", "routes"));
         let credential: Arc<Mutex<Option<MemberCredential>>> = Arc::default();
         let given = credential.clone();
         let kubeconfig = axum::routing::get(async move || axum::Json(given.lock().unwrap().clone()));
@@ -64,6 +70,7 @@ impl Stack {
             sim,
             db,
             members,
+            routes: tables,
             failpoints: Failpoints::default(),
             real: None,
             credential,
@@ -147,9 +154,9 @@ impl Stack {
     /// Like SIGKILL and a new start: nothing is finished, the memory is lost.
     pub async fn restart(&mut self) {
         self.kill();
-        let cluster_manager = self.cluster_manager.url("/").parse().unwrap();
-        let common =
-            Common::new(self.db.url.expose_secret(), TOKEN, Peers { cluster_manager, ..Peers::default() }).scoped("resource-synchronizer");
+        let cluster_manager: Url = self.cluster_manager.url("/").parse().unwrap();
+        let peers = Peers { orchestrator: cluster_manager.clone(), cluster_manager, ..Peers::default() };
+        let common = Common::new(self.db.url.expose_secret(), TOKEN, peers).scoped("resource-synchronizer");
         let router = assemble(&common, SealKey::parse(&seal_key()).unwrap(), self.clients.clone(), self.failpoints.clone()).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_resource_synchronizer::openapi()).unwrap());
         self.served = Some((HttpServer::start(router).await, common.shutdown.clone().drop_guard()));

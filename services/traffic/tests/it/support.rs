@@ -73,6 +73,7 @@ pub fn route(protocol: RouteProtocol, host: Option<&str>, port: u16, copies: &[(
         service_port: "http".into(),
         probe: Some("/healthz".into()).filter(|_| protocol != RouteProtocol::Tcp),
         hold_seconds: 5,
+        gateway: None,
         backends: copies
             .iter()
             .map(|(binding, weight)| RouteBackend { binding: *binding, member: MemberKey::new("p", "m"), weight: *weight })

@@ -190,6 +190,8 @@ pub(super) fn managed(also: &[String]) -> Result<Vec<(&str, Vec<&str>)>> {
         ("policy", vec!["poddisruptionbudgets"]),
         // So that the names of Services lead to where their app runs.
         ("discovery.k8s.io", vec!["endpointslices"]),
+        // So that a gateway gives the copies of an app their shares of users' requests.
+        ("gateway.networking.k8s.io", vec!["httproutes"]),
         ("", vec!["namespaces"]),
     ];
     for kind in also {

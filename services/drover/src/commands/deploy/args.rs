@@ -58,6 +58,10 @@ pub struct DeployArgs {
     /// the option these stay.
     #[arg(long = "route", value_name = "ADDRESS=SERVICE:PORT")]
     pub routes: Vec<crate::application::routes::RouteArg>,
+    /// An HTTPRoute of the Gateway API that carries these routes instead of Drover's data path, as
+    /// gateway:PROVIDER+CLUSTER/NAMESPACE/HTTPROUTE. Drover sets the weights of its backends that lead to the application.
+    #[arg(long, requires = "routes", value_name = "GATEWAY")]
+    pub route_by: Option<crate::application::routes::RouteByArg>,
     /// Remove the routes of the application.
     #[arg(long, conflicts_with = "routes")]
     pub no_routes: bool,

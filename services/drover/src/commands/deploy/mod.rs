@@ -69,7 +69,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     newcomer::drop_planned(session, &application).await?;
     prepare(session, &application, uploads, &wishes).await?;
     if args.no_routes || !args.routes.is_empty() {
-        routes::replace(session, &application, &args.routes, uploads).await?;
+        routes::replace(session, &application, &args.routes, args.route_by.as_ref(), uploads).await?;
     }
     let verb = verb(session, &application).await?;
     let body = args.since_dry_run.as_deref().map(basis).transpose()?;

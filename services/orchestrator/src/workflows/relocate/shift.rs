@@ -9,6 +9,8 @@
 use std::time::Duration;
 
 use drover_api::bindings::Phase;
+use drover_api::scheduling::MemberKey;
+use drover_api::traffic::TrafficTarget;
 use drover_resources::TypedDocument;
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
@@ -115,21 +117,21 @@ pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
 
 async fn pass(ctx: &mut Ctx<Relocate>, index: usize, routed: &Routed) -> Result<Pass, StepError> {
     let environment = ctx.environment.clone();
-    if routed.routes.is_empty() || !environment.traffic.is_served() {
+    if routed.routes.is_empty() {
         return Ok(Pass::Done);
     }
     let policy = routed.routes[0].0.spec.shift.clone();
     // Pods that moved one after the other took their share of the traffic along.
     let shares = if ctx.state.moves[index].is_stateful() { vec![100] } else { policy.shares() };
     let moving = &mut ctx.state.moves[index];
-    let (old, new, name) = (moving.old.id, moving.new, moving.name());
+    let (old, new, to, name) = (moving.old.id, moving.new, moving.to.clone(), moving.name());
     let Some(shift) = &mut moving.shift else {
         moving.shift = Some(Shift { step: 0, since: now(), before: (0, 0), back: None });
         return Ok(Pass::Again);
     };
     if shift.step == 0 {
         let limit = readiness::after(shift.since, environment.deadlines.ready);
-        let missing = routed.not_answering(new);
+        let missing = routed.not_answering(new, &to);
         if missing.is_empty() {
             let before = routed.copy(new);
             *shift = Shift { step: 1, since: now(), before: (before.requests, before.failures), back: None };
@@ -173,11 +175,11 @@ async fn pass(ctx: &mut Ctx<Relocate>, index: usize, routed: &Routed) -> Result<
         return Ok(Pass::Waiting { until: waited(SETTLES), note: format!("all traffic of {name} goes to its new copy") });
     }
     let (left, until) = (routed.copy(old).under_way, waited(Duration::from_secs(policy.drain_seconds.into())));
-    if left == 0 || now() >= until {
+    if (left == 0 && !routed.is_uncounted()) || now() >= until {
         return Ok(Pass::Done);
     }
-    let note =
-        format!("all new traffic of {name} goes to its new copy; {left} requests and connections at the old one may end until {until}");
+    let left = if routed.is_uncounted() { "what is under way".to_owned() } else { format!("{left} requests and connections") };
+    let note = format!("all new traffic of {name} goes to its new copy; {left} at the old one may end until {until}");
     Ok(Pass::Waiting { until, note })
 }
 
@@ -224,12 +226,12 @@ pub(super) async fn give_back(ctx: &mut Ctx<Relocate>) -> StepResult {
     for moving in ctx.state.moves.iter_mut().filter(|moving| moving.handover.is_none()) {
         let routed = Routed::read(&environment, moving).await?;
         let (old, new) = (moving.old.id, moving.new);
-        let Some(shift) = moving.shift.as_mut().filter(|_| !routed.routes.is_empty() && environment.traffic.is_served()) else { continue };
+        let Some(shift) = moving.shift.as_mut().filter(|_| !routed.routes.is_empty()) else { continue };
         let since = *shift.back.get_or_insert_with(now);
         let drain = Duration::from_secs(routed.routes[0].0.spec.shift.drain_seconds.into());
         let back = routed.weighs(new, 0) && routed.weighs(old, 100);
         let limit = if back { drain } else { FOLLOWS.max(drain) };
-        let ended = back && now() >= readiness::after(since, SETTLES) && routed.copy(new).under_way == 0;
+        let ended = back && now() >= readiness::after(since, SETTLES) && routed.copy(new).under_way == 0 && !routed.is_uncounted();
         if !ended && now() < readiness::after(since, limit) {
             keys.extend(routed.routes.iter().map(|(route, _)| route_key(route.id)));
             let next = readiness::after(now(), CHECK_EVERY);
@@ -250,10 +252,11 @@ impl Routed {
         let mut connection = environment.store.pool().acquire().await?;
         let routes = route::of_app(&mut connection, moving.old.dig.id, &moving.old.app).await;
         let routes = routes.map_err(|error| StepError::retry(format!("the routes of an app cannot be read: {error}")))?;
-        // A route that is not published, because it leads nowhere, is not followed by anybody.
-        let carried = routes.into_iter().filter(|route| environment.traffic.broken(route.id).is_none());
+        // A route that is not published, because it leads nowhere, or that nobody carries, is not followed by anybody.
+        let traffic = &environment.traffic;
+        let carried = routes.into_iter().filter(|route| traffic.is_served(route.spec.target()) && traffic.broken(route.id).is_none());
         let reported = carried.map(|route| {
-            let reported = environment.traffic.reported(route.id);
+            let reported = traffic.reported(route.id, route.spec.target());
             (route, reported)
         });
         Ok(Self { routes: reported.collect() })
@@ -270,6 +273,11 @@ impl Routed {
         sum
     }
 
+    /// Whether a gateway carries one of them: it does not tell what is under way.
+    fn is_uncounted(&self) -> bool {
+        self.routes.iter().any(|(route, _)| route.spec.target() == TrafficTarget::Gateway)
+    }
+
     fn weighs(&self, binding: Uuid, weight: u16) -> bool {
         self.routes.iter().all(|(_, reported)| reported.weighs(binding, weight))
     }
@@ -282,7 +290,7 @@ impl Routed {
     }
 
     /// What is missing until the copy answers all processes on all routes. Routes that a process cannot serve at all do not count.
-    fn not_answering(&self, binding: Uuid) -> Vec<String> {
+    fn not_answering(&self, binding: Uuid, member: &MemberKey) -> Vec<String> {
         let mut missing = self.silent();
         for (route, reported) in &self.routes {
             let served =
@@ -291,9 +299,10 @@ impl Routed {
             if served.reports.is_empty() || (copy.answering > 0 && copy.answering == copy.endpoints) {
                 continue;
             }
-            missing.push(match copy.endpoints {
-                0 => format!("no endpoint of the Service {} is known for the route {}", route.spec.service, route.name),
-                all => format!("{} of {all} endpoints answer for the route {}", copy.answering, route.name),
+            missing.push(match (copy.endpoints, &route.spec.gateway) {
+                (0, _) => format!("no endpoint of the Service {} is known for the route {}", route.spec.service, route.name),
+                (_, Some(gateway)) => format!("{gateway} has no backend {}", gateway.backend(&route.spec.service, member)),
+                (all, None) => format!("{} of {all} endpoints answer for the route {}", copy.answering, route.name),
             });
         }
         missing

@@ -1,0 +1,201 @@
+//! Weights of an `HTTPRoute` follow those of a route, on kubesim and on a real API server.
+
+use drover_api::bindings::{DesiredBinding, Phase};
+use drover_api::traffic::{GatewayRef, RouteBackend, RouteProtocol, RouteReport, RouteTable};
+use drover_scheduling::MemberKey;
+use drover_testkit::{crds, eventually};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::real::real;
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, deployment, service};
+
+const ELSEWHERE: &str = "aws+b";
+
+fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Makes the kind `HTTPRoute` known to the member.
+async fn define(stack: &Stack, definition: &Value) {
+    let definitions: Api<DynamicObject> =
+        Api::all_with(stack.client(), &resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    definitions.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(definition)).await.unwrap();
+    let is_true = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+    eventually(PATIENCE, async || {
+        let found = definitions.get(name).await.ok()?;
+        found.data["status"]["conditions"].as_array()?.iter().any(is_true).then_some(())
+    })
+    .await;
+}
+
+struct Shop {
+    stack: Stack,
+    routes: Api<DynamicObject>,
+    namespace: String,
+    copy: Uuid,
+    table: RouteTable,
+    elsewhere: Uuid,
+}
+
+impl Shop {
+    /// With a copy of two pods in the member, and an `HTTPRoute` that nobody has weighed.
+    async fn start(stack: Stack, definition: &Value, namespace: &str) -> (Self, DesiredBinding) {
+        define(&stack, definition).await;
+        stack.bundle("web", vec![deployment("web", 2, "100m"), service("web")]).await;
+        let desired = DesiredBinding { namespace: namespace.to_owned(), ..binding("web", "web") };
+        stack.desire(&desired).await;
+        stack.reaches(&desired, Phase::Ready).await;
+        let resource = resource("gateway.networking.k8s.io", "v1", "HTTPRoute");
+        let routes: Api<DynamicObject> = Api::namespaced_with(stack.client(), namespace, &resource);
+        let backends = json!([{"name": "web", "port": 80}, {"name": "web-aws-b", "port": 80, "weight": 0}, {"name": "canary", "port": 80, "weight": 3}]);
+        let spec = json!({"hostnames": ["shop.example"], "rules": [
+            {"matches": [{"path": {"type": "PathPrefix", "value": "/static"}}], "backendRefs": [{"name": "files", "port": 80}]},
+            {"backendRefs": backends},
+        ]});
+        let route = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "shop"}, "spec": spec});
+        routes.create(&PostParams::default(), &serde_json::from_value(route).unwrap()).await.unwrap();
+        let gateway = GatewayRef { cluster: MemberKey(MEMBER.into()), namespace: namespace.to_owned(), http_route: "shop".into() };
+        let table = RouteTable {
+            id: Uuid::new_v4(),
+            name: "p/shop/web".into(),
+            protocol: RouteProtocol::Http,
+            host: Some("shop.example".into()),
+            port: 80,
+            service: "web".into(),
+            service_port: String::new(),
+            probe: None,
+            hold_seconds: 0,
+            gateway: Some(gateway),
+            backends: Vec::new(),
+        };
+        let namespace = namespace.to_owned();
+        (Self { stack, routes, namespace, copy: desired.id, table, elsewhere: Uuid::new_v4() }, desired)
+    }
+
+    /// Publishes the weights of the copy here and of the one elsewhere.
+    fn publish(&self, here: u16, there: u16) {
+        let copy = |binding, member: &str, weight| RouteBackend { binding, member: MemberKey(member.into()), weight };
+        let backends = vec![copy(self.copy, MEMBER, here), copy(self.elsewhere, ELSEWHERE, there)];
+        self.stack.routes.publish(self.table.id.to_string(), Some(RouteTable { backends, ..self.table.clone() }));
+    }
+
+    /// The weights in the `HTTPRoute`, by name of the backend.
+    async fn weights(&self) -> Vec<(String, Option<u64>)> {
+        let route = self.routes.get("shop").await.unwrap();
+        let rules = route.data["spec"]["rules"].as_array().unwrap().clone();
+        let backends = rules.into_iter().flat_map(|rule| rule["backendRefs"].as_array().unwrap().clone());
+        backends.map(|backend| (backend["name"].as_str().unwrap().to_owned(), backend["weight"].as_u64())).collect()
+    }
+
+    async fn weighs(&self, here: u64, there: u64) {
+        let is = |found: &[(String, Option<u64>)]| found[1].1 == Some(here) && found[2].1 == Some(there);
+        if tokio::time::timeout(PATIENCE, eventually(PATIENCE * 2, async || is(&self.weights().await).then_some(()))).await.is_err() {
+            panic!("{here} and {there} are not in {:?}; told is {:?}", self.weights().await, self.report().await);
+        }
+    }
+
+    async fn report(&self) -> Option<RouteReport> {
+        let (_, page) = self.stack.send(reqwest::Method::GET, "/internal/feeds/traffic", &()).await;
+        let item = page["items"].as_array().unwrap().iter().find(|item| item["key"] == self.table.id.to_string())?.clone();
+        serde_json::from_value(item["value"].clone()).ok()
+    }
+
+    /// Waits until this is told of the copies, as weight and number of pods that answer.
+    async fn tells(&self, wanted: [(u16, usize); 2]) -> RouteReport {
+        eventually(PATIENCE, async || {
+            let report = self.report().await?;
+            let found: Vec<_> = report.backends.iter().map(|copy| (copy.weight, copy.answering)).collect();
+            (found == wanted).then_some(report)
+        })
+        .await
+    }
+}
+
+async fn weights_go_there_and_back(stack: Stack, definition: &Value, namespace: &str) {
+    let (mut shop, desired) = Shop::start(stack, definition, namespace).await;
+    shop.publish(100, 0);
+    shop.weighs(100, 0).await;
+    shop.publish(80, 20);
+    shop.weighs(80, 20).await;
+    let report = shop.tells([(80, 2), (20, 0)]).await;
+    assert_eq!(report.problem, None);
+
+    // Killed between two shares: what is missing is done after the start.
+    shop.stack.kill();
+    shop.publish(0, 100);
+    shop.stack.restart().await;
+    shop.weighs(0, 100).await;
+
+    // Somebody's `kubectl apply` puts the old weights back.
+    let theirs = json!([{"op": "replace", "path": "/spec/rules/1/backendRefs/0/weight", "value": 55}]);
+    let theirs: Patch<()> = Patch::Json(serde_json::from_value(theirs).unwrap());
+    shop.routes.patch("shop", &PatchParams::default(), &theirs).await.unwrap();
+    shop.weighs(0, 100).await;
+
+    shop.publish(100, 0);
+    shop.weighs(100, 0).await;
+    let rest = |found: Vec<(String, Option<u64>)>| found.into_iter().filter(|(name, _)| !name.starts_with("web")).collect::<Vec<_>>();
+    let (files, canary) = (("files".to_owned(), shop.weights().await[0].1), ("canary".to_owned(), Some(3)));
+    assert_eq!(rest(shop.weights().await), [files, canary], "what is not the app's stays");
+    let route = shop.routes.get("shop").await.unwrap();
+    assert_eq!(route.data["spec"]["hostnames"], json!(["shop.example"]));
+    let managers: Vec<_> = route.metadata.managed_fields.unwrap_or_default().into_iter().filter_map(|field| field.manager).collect();
+    assert!(managers.iter().any(|manager| manager == "drover"), "{managers:?}");
+
+    // A route that is deleted leaves the HTTPRoute as it is.
+    shop.stack.routes.publish(shop.table.id.to_string(), None);
+    eventually(PATIENCE, async || shop.report().await.is_none().then_some(())).await;
+    assert_eq!(shop.weights().await[1].1, Some(100));
+    shop.stack.desire(&absent(&desired)).await;
+    shop.stack.reaches(&absent(&desired), Phase::Gone).await;
+}
+
+/// Without a schema, for kubesim.
+fn loose() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "httproutes.gateway.networking.k8s.io"},
+        "spec": {"group": "gateway.networking.k8s.io", "scope": "Namespaced",
+            "names": {"plural": "httproutes", "singular": "httproute", "kind": "HTTPRoute", "listKind": "HTTPRouteList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+}
+
+#[tokio::test]
+async fn weights_of_an_http_route_go_there_and_back() {
+    let stack = Stack::start().await;
+    stack.know(MEMBER);
+    weights_go_there_and_back(stack, &loose(), "default").await;
+}
+
+#[tokio::test]
+async fn weights_of_an_http_route_go_there_and_back_on_a_real_server() {
+    let Some(stack) = real() else { return };
+    let stack = stack.await;
+    stack.know_by(std::fs::read_to_string(drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG").unwrap()).unwrap());
+    let (namespace, client) = (format!("drover-gateway-{}", std::process::id()), stack.client());
+    weights_go_there_and_back(stack, &crds("gateway-api")[0], &namespace).await;
+    // It has the HTTPRoute, which is nobody's of Drover.
+    let namespaces: Api<Namespace> = Api::all(client);
+    namespaces.delete(&namespace, &DeleteParams::default()).await.ok();
+}
+
+#[tokio::test]
+async fn missing_http_route_and_missing_backend_are_told() {
+    let stack = Stack::start().await;
+    stack.know(MEMBER);
+    let (shop, _) = Shop::start(stack, &loose(), "default").await;
+    let without = json!({"spec": {"rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}});
+    shop.routes.patch("shop", &PatchParams::default(), &Patch::Merge(&without)).await.unwrap();
+    // The copy elsewhere has no backend: it does not answer, and the one here keeps what it has.
+    shop.publish(0, 100);
+    shop.tells([(1, 2), (0, 0)]).await;
+    assert_eq!(shop.weights().await, [("web".to_owned(), None)]);
+
+    shop.routes.delete("shop", &DeleteParams::default()).await.unwrap();
+    let told = eventually(PATIENCE, async || shop.report().await?.problem).await;
+    assert_eq!(told, format!("there is no HTTPRoute {}/shop in {MEMBER}", shop.namespace));
+}

@@ -1,0 +1,135 @@
+//! Users' requests come by a gateway of one of the clusters: its weights follow an app that moves, and go back when the move is undone.
+
+use std::time::Duration;
+
+use drover_api::operations::{Operation, OperationState};
+use drover_api::traffic::{RouteList, RouteView};
+use drover_e2e::apps::App;
+use drover_e2e::emco::{Group, ended, free_port, operation_id};
+use drover_e2e::{Backend, System, failed, scenario, succeeded};
+use drover_testkit::{crds, eventually};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The cluster with the gateway.
+const AT: &str = "private-a";
+
+fn api(system: &System, group: &str, kind: &str) -> Api<DynamicObject> {
+    let (client, resource) = (system.member(AT).client.clone(), ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)));
+    if kind == "HTTPRoute" { Api::namespaced_with(client, "default", &resource) } else { Api::all_with(client, &resource) }
+}
+
+fn http_routes(system: &System) -> Api<DynamicObject> {
+    api(system, "gateway.networking.k8s.io", "HTTPRoute")
+}
+
+/// Makes an `HTTPRoute` with these backends.
+async fn backends(system: &System, names: &[&str]) {
+    let backends: Vec<Value> = names.iter().map(|name| json!({"name": name, "port": 80})).collect();
+    let route = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "shop"}, "spec": {"rules": [{"backendRefs": backends}]}});
+    eventually(PATIENCE, async || http_routes(system).patch("shop", &PatchParams::apply("user").force(), &Patch::Apply(&route)).await.ok())
+        .await;
+}
+
+/// The weights of the backends.
+async fn weights(system: &System) -> Vec<u64> {
+    let route = http_routes(system).get("shop").await.unwrap();
+    let backends = route.data["spec"]["rules"][0]["backendRefs"].as_array().unwrap().clone();
+    backends.iter().map(|backend| backend["weight"].as_u64().unwrap_or(1)).collect()
+}
+
+async fn weigh(system: &System, wanted: &[u64]) {
+    eventually(PATIENCE, async || (weights(system).await == wanted).then_some(())).await;
+}
+
+async fn route(system: &System) -> RouteView {
+    system.client.get::<RouteList>("/v2/routes?project=e2e").await.unwrap().items.remove(0)
+}
+
+/// Begins to empty a cluster, and returns the operation.
+async fn drain(system: &System, provider: &str, cluster: &str) -> String {
+    let client = &system.client;
+    let order = json!({"kind": "drain", "clusterProvider": provider, "cluster": cluster});
+    let plan = eventually(PATIENCE, async || {
+        let plan = client.post("/v2/plans", Some(&order)).await.ok()?.body;
+        (plan["state"] == "proposed").then_some(plan)
+    })
+    .await;
+    operation_id(client, Method::POST, &format!("/v2/plans/{}/apply", plan["id"].as_str().unwrap())).await.unwrap()
+}
+
+/// Waits for the end of an operation, and opens the cluster again.
+async fn end(system: &System, id: &str, provider: &str, cluster: &str) -> Operation {
+    let operation = ended(&system.client, id).await.unwrap();
+    system.client.delete(&format!("/v2/cluster-providers/{provider}/clusters/{cluster}/cordon")).await.unwrap();
+    system.opened(cluster).await;
+    operation
+}
+
+async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
+    let definition = match system.backend {
+        Backend::Real => crds("gateway-api").remove(0),
+        Backend::Simulated => json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "httproutes.gateway.networking.k8s.io"},
+            "spec": {"group": "gateway.networking.k8s.io", "scope": "Namespaced",
+                "names": {"plural": "httproutes", "singular": "httproute", "kind": "HTTPRoute", "listKind": "HTTPRouteList"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}),
+    };
+    let definitions = api(system, "apiextensions.k8s.io", "CustomResourceDefinition");
+    definitions
+        .patch("httproutes.gateway.networking.k8s.io", &PatchParams::apply("user").force(), &Patch::Apply(&definition))
+        .await
+        .unwrap();
+    backends(system, &["web"]).await;
+    let group = Group::new("shop", App::new("web", 300).replicas(2).serving(8080)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
+    let gateway = json!({"cluster": format!("onprem+{AT}"), "namespace": "default", "httpRoute": "shop"});
+    let shift = json!({"steps": [20], "pauseSeconds": 3, "drainSeconds": 1});
+    let port = free_port();
+    let spec = |shift: &Value| json!({"app": "web", "service": "web", "servicePort": 80, "host": "shop.example", "port": port, "gateway": gateway, "shift": shift});
+    succeeded(&group.deploy_with_route(&system.client, spec(&shift)).await.unwrap());
+    weigh(system, &[100]).await;
+    eventually(PATIENCE, async || (route(system).await.state == "serving").then_some(())).await;
+
+    let routes = format!("{}/routes", group.path());
+    let mut elsewhere = spec(&shift);
+    elsewhere["gateway"]["cluster"] = json!("aws+unknown");
+    let error = system.client.upsert(&routes, "other", &json!({"metadata": {"name": "other"}, "spec": elsewhere})).await.unwrap_err();
+    assert_eq!(drover::hub::code(&error), Some("invalid"), "{error:#}");
+
+    // No backend leads to the other cluster, so the app stays.
+    let refused = end(system, &drain(system, "onprem", AT).await, "onprem", AT).await;
+    failed(&refused, "traffic_not_answered");
+    let words = "has no backend web-aws-public-c";
+    assert!(refused.reasons.iter().any(|reason| reason.contains(words)), "{refused:#?}");
+    assert_eq!((weights(system).await, system.home("web").await), (vec![100], AT.to_owned()));
+
+    backends(system, &["web", "web-aws-public-c"]).await;
+    weigh(system, &[100, 0]).await;
+    let id = drain(system, "onprem", AT).await;
+    weigh(system, &[80, 20]).await;
+    succeeded(&end(system, &id, "onprem", AT).await);
+    assert_eq!((weights(system).await, system.home("web").await), (vec![0, 100], "public-c".to_owned()));
+
+    // The way back is given up half-way: the traffic returns to where the app was.
+    let long = json!({"steps": [20], "pauseSeconds": 600, "drainSeconds": 1});
+    let document = json!({"metadata": {"name": "shop"}, "spec": spec(&long)});
+    system.client.upsert(&routes, "shop", &document).await.unwrap();
+    let id = drain(system, "aws", "public-c").await;
+    weigh(system, &[20, 80]).await;
+    system.client.post(&format!("/v2/operations/{id}/cancel"), None).await.unwrap();
+    let given_up = end(system, &id, "aws", "public-c").await;
+    assert_ne!(given_up.state, OperationState::Succeeded, "{given_up:#?}");
+    weigh(system, &[0, 100]).await;
+    assert_eq!(system.home("web").await, "public-c");
+
+    let document = json!({"metadata": {"name": "shop"}, "spec": spec(&shift)});
+    system.client.upsert(&routes, "shop", &document).await.unwrap();
+    let id = drain(system, "aws", "public-c").await;
+    succeeded(&end(system, &id, "aws", "public-c").await);
+    assert_eq!((weights(system).await, system.home("web").await), (vec![100, 0], AT.to_owned()));
+}
+scenario!(weights_of_a_gateway_follow_an_app_that_moves);
