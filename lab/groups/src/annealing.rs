@@ -19,6 +19,16 @@ pub enum SearchBudget {
     Seconds(f64, Arc<dyn Fn() -> f64 + Send + Sync>),
 }
 
+impl SearchBudget {
+    /// About how many moves it allows.
+    fn moves(&self) -> f64 {
+        match self {
+            Self::Moves(n) => *n as f64,
+            Self::Seconds(s, _) => s * PER_SECOND,
+        }
+    }
+}
+
 impl std::fmt::Debug for SearchBudget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -33,7 +43,12 @@ pub(super) fn anneal(instance: &Instance, weights: &Weights, budget: &SearchBudg
     let meter = BudgetMeter::start(budget);
     let grouped = start != Start::Containers;
     let (layout, heat) = match start {
-        Start::Learned => (LearnedModel::shipped().complete_in(&begin(instance, weights), weights, 1).layout, Heat::ByBudget),
+        Start::Learned => {
+            let (model, empty) = (LearnedModel::shipped(), begin(instance, weights));
+            let short = budget.moves() < REFINED * instance.containers().len() as f64;
+            let found = if short { model.complete(&empty, weights) } else { model.chosen(&empty, weights) };
+            (found.layout, Heat::ByBudget)
+        }
         Start::Groups | Start::Containers => (first(instance, weights, grouped), Heat::Full),
     };
     improve(layout, weights, meter, seed, grouped, heat)
@@ -55,7 +70,7 @@ pub(super) enum Start {
     Containers,
     /// Greedy, group by group.
     Groups,
-    /// One pass of the learned policy.
+    /// The learned policy.
     Learned,
 }
 
@@ -106,6 +121,11 @@ impl<'b> BudgetMeter<'b> {
     }
 }
 
+/// Moves for each container up to which a search starts from the refined learned placement. A longer one finds better placements from what the
+/// network alone has chosen: from a refined one no small change leads on.
+const REFINED: f64 = 250.0;
+/// About the number of moves in a second.
+const PER_SECOND: f64 = 5e6;
 /// Number of moves between two checks of the budget (reading a clock costs as much as several moves).
 const CHECK_EVERY: u64 = 64;
 /// First and last temperature, in units of the median worsening of a random move; the best of a grid of 12 on the paper's x9 and on 100

@@ -12,8 +12,8 @@ use drover_scheduling::groups::{Instance, Layout, Weights};
 
 /// Instances with at most this many placements are searched exhaustively.
 const FEW: f64 = 10_000.0;
-/// On more places than these, which no instance of the training has, the search starts from one pass of the learned policy: there it is
-/// soon ahead of the greedy start, its own time included. On few places the pass takes longer than it saves.
+/// On more places than these the search starts from the learned policy: there it is soon ahead of the greedy start, its own time included.
+/// On few places the passes take longer than they save.
 const MANY: usize = 80;
 
 /// Simulated annealing with groups as a neighbourhood.

@@ -68,7 +68,7 @@ struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     taken: Option<String>,
     objective: f64,
-    /// The objective before the search, if there was one (`--polish`).
+    /// The objective before the placement was improved: by the refinement of `learned`, and by a search (`--polish`).
     #[serde(skip_serializing_if = "Option::is_none")]
     before_search: Option<f64>,
     sigma_cluster: f64,
@@ -148,16 +148,16 @@ fn run(name: &str, args: &PlaceArgs, question: &Question) -> Result<Outcome> {
     }
     let (instance, weights) = (&question.instance, Weights::default());
     let began = Instant::now();
-    let (placed, taken) = if name == "learned" {
+    let (placed, taken, chosen) = if name == "learned" {
         let model = settings.model.clone().unwrap_or_else(|| LearnedModel::shipped().clone());
         let guarded = Learned::new(model).guard(instance, &weights);
-        (guarded.placed, guarded.took_greedy.then(|| "cgs-greedy".to_owned()))
+        (guarded.placed, guarded.took_greedy.then(|| "cgs-greedy".to_owned()), (!guarded.took_greedy).then_some(guarded.refinement.before))
     } else {
-        (policy_named(name, &settings)?.place(instance, &weights), None)
+        (policy_named(name, &settings)?.place(instance, &weights), None, None)
     };
     let polished: Option<Placed> = (args.polish > 0).then(|| Search::moves(args.polish, args.seed).polish(instance, &weights, &placed));
     let milliseconds = began.elapsed().as_secs_f64() * 1000.0;
-    let before_search = polished.as_ref().map(|_| placed.value);
+    let before_search = chosen.or(polished.as_ref().map(|_| placed.value));
     let last = polished.unwrap_or(placed);
     Ok(Outcome { taken, before_search, ..question.outcome(name, last.terms, &last.at, milliseconds) })
 }

@@ -7,8 +7,8 @@ use crate::greedy::Greedy;
 use crate::learned::{InstanceRanges, Learned};
 use crate::policy::{Placed, Policy};
 use crate::search::Search;
-use drover_scheduling::groups::learned::LearnedModel;
-use drover_scheduling::groups::{Instance, Weights};
+use drover_scheduling::groups::learned::{LearnedModel, REFINEMENT};
+use drover_scheduling::groups::{Instance, Layout, Weights};
 
 /// Objectives that differ by less are equal.
 const EQUAL: f64 = 1e-9;
@@ -18,6 +18,7 @@ pub struct LearnedCase {
     pub name: &'static str,
     pub instance: Instance,
     pub greedy: Placed,
+    pub greedy_refined: Placed,
     /// The best of 200 constant orders of the nodes.
     pub constant: Placed,
     /// 100,000 moves of search.
@@ -26,11 +27,22 @@ pub struct LearnedCase {
 
 /// The learned policy, without its guard, on one case.
 pub struct LearnedScore {
+    /// What the trained network alone chooses.
     pub trained: Placed,
     pub untrained: Placed,
+    /// Both after the refinement, which is part of the policy.
+    pub refined: Placed,
+    pub untrained_refined: Placed,
     pub collapsed: bool,
-    /// What is wrong with the trained placement; must be empty.
+    /// What is wrong with the trained placement and the refined one; must be empty.
     pub faults: Vec<String>,
+}
+
+/// A placement after the refinement that is part of the learned policy.
+pub fn refined(instance: &Instance, weights: &Weights, placed: &Placed) -> Placed {
+    let mut layout = Layout::of(instance, *weights, &placed.at);
+    let refinement = layout.refine(REFINEMENT);
+    Placed::of(&layout, weights, refinement.exchanges as u64)
 }
 
 impl LearnedScore {
@@ -42,36 +54,51 @@ impl LearnedScore {
 
 /// Sock Shop at the paper's scales, and with replicas that call each other round robin.
 pub fn learned_cases(weights: &Weights, seed: u64) -> Vec<LearnedCase> {
-    let case = |case: BenchmarkCase| LearnedCase {
-        greedy: Greedy::Groups.place(&case.instance, weights),
-        constant: ConstantOrder::best(&case.instance, weights, 200, seed).1,
-        search: Search::moves(100_000, seed).place(&case.instance, weights),
-        name: case.name,
-        instance: case.instance,
+    let case = |case: BenchmarkCase| {
+        let greedy = Greedy::Groups.place(&case.instance, weights);
+        LearnedCase {
+            greedy_refined: refined(&case.instance, weights, &greedy),
+            greedy,
+            constant: ConstantOrder::best(&case.instance, weights, 200, seed).1,
+            search: Search::moves(100_000, seed).place(&case.instance, weights),
+            name: case.name,
+            instance: case.instance,
+        }
     };
     scales(Setting::default()).into_iter().chain(uniform()).map(case).collect()
 }
 
 /// Evaluates a model on one case.
 pub fn learned_score(case: &LearnedCase, model: &LearnedModel, untrained: &LearnedModel, weights: &Weights) -> LearnedScore {
-    let trained = Learned::new(model.clone()).learned(&case.instance, weights);
+    let alone = |model: &LearnedModel| Learned::new(model.clone()).chosen(&case.instance, weights);
+    let (trained, untrained) = (alone(model), alone(untrained));
+    let refined = |placed: &Placed| refined(&case.instance, weights, placed);
+    let (refined, untrained_refined) = (refined(&trained), refined(&untrained));
+    let on_one_node = |placed: &Placed| collapsed(&case.instance, placed, &case.search);
     LearnedScore {
-        untrained: Learned::new(untrained.clone()).learned(&case.instance, weights),
-        collapsed: collapsed(&case.instance, &trained, &case.search),
-        faults: trained.faults(&case.instance),
+        collapsed: on_one_node(&trained) || on_one_node(&refined),
+        faults: [trained.faults(&case.instance), refined.faults(&case.instance)].concat(),
         trained,
+        untrained,
+        refined,
+        untrained_refined,
     }
 }
 
-/// For each of `count` generated instances, the objective of the learned policy divided by that of `cgs-greedy`; a container that only one
-/// of them leaves out counts as 1. The instances have more places and services than those of the training.
-pub fn learned_ratios(model: &LearnedModel, count: usize, weights: &Weights) -> Vec<f64> {
+/// For each of `count` generated instances, the objective of what the network alone chooses, and of that refined, divided by that of
+/// `cgs-greedy`; a container that only one of them leaves out counts as 1. The instances have more places and services than those of the
+/// training.
+pub fn learned_ratios(model: &LearnedModel, count: usize, weights: &Weights) -> [Vec<f64>; 2] {
     let mut rng = fastrand::Rng::with_seed(0x0e7a_1000);
     let ranges = InstanceRanges::evaluation();
     let learned = Learned::new(model.clone());
     let worth = |placed: &Placed| placed.value + placed.unplaced.len() as f64;
-    (0..count)
-        .map(|_| ranges.draw(&mut rng))
-        .map(|instance| worth(&learned.learned(&instance, weights)) / worth(&Greedy::Groups.place(&instance, weights)))
-        .collect()
+    let mut ratios = [Vec::new(), Vec::new()];
+    for instance in (0..count).map(|_| ranges.draw(&mut rng)) {
+        let greedy = worth(&Greedy::Groups.place(&instance, weights));
+        let alone = learned.chosen(&instance, weights);
+        ratios[0].push(worth(&alone) / greedy);
+        ratios[1].push(worth(&refined(&instance, weights, &alone)) / greedy);
+    }
+    ratios
 }

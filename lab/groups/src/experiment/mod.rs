@@ -7,6 +7,6 @@ mod learning;
 mod measure;
 
 pub use cases::{BenchmarkCase, BestKnown, TIGHT_AT_MOST, large, scales, tight, uniform};
-pub use learned::{LearnedCase, LearnedScore, learned_cases, learned_ratios, learned_score};
+pub use learned::{LearnedCase, LearnedScore, learned_cases, learned_ratios, learned_score, refined};
 pub use learning::{SCALES, ScaleEvaluation, TrainingRun, curve, run, training_set, validation_set};
 pub use measure::{MeasuredPlacement, ResponseModel};

@@ -32,6 +32,11 @@ impl InstanceRanges {
         Self { apps: (6, 20), places: (30, 80), containers: 400, ..Self::training() }
     }
 
+    /// Ranges for training on many places, of which each step of the policy ranks only a part.
+    pub fn vast() -> Self {
+        Self { apps: (30, 60), places: (120, 300), containers: 1_200, ..Self::training() }
+    }
+
     /// Ranges for evaluation: other numbers of places, more services, and no published application.
     pub fn evaluation() -> Self {
         Self { services: (5, 22), apps: (1, 12), places: (31, 60), containers: 300, published: 0.0, own: Vec::new() }

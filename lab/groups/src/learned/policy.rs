@@ -3,7 +3,7 @@
 use crate::greedy::{Greedy, begin};
 use crate::policy::{Placed, Policy};
 use drover_scheduling::groups::learned::{LearnedModel, Pass};
-use drover_scheduling::groups::{Instance, Weights};
+use drover_scheduling::groups::{Instance, Refinement, Weights};
 
 /// The learned policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub struct GuardedPlacement {
     /// Passes made, and the one that is best.
     pub passes: usize,
     pub pass: Pass,
+    /// What the refinement changed of what the network chose.
+    pub refinement: Refinement,
 }
 
 impl Learned {
@@ -46,15 +48,15 @@ impl Learned {
         &self.model
     }
 
-    /// The learned placement, without the guard.
+    /// The learned placement, refined, without the guard.
     pub fn learned(&self, instance: &Instance, weights: &Weights) -> Placed {
         let found = self.model.complete(&begin(instance, weights), weights);
         Placed::of(&found.layout, weights, found.steps as u64)
     }
 
-    /// The placement of the network's own pass, which is where `cgs-search` starts on many places.
-    pub fn one_pass(&self, instance: &Instance, weights: &Weights) -> Placed {
-        let found = self.model.complete_in(&begin(instance, weights), weights, 1);
+    /// What the network alone chooses: without the refinement, without the guard.
+    pub fn chosen(&self, instance: &Instance, weights: &Weights) -> Placed {
+        let found = self.model.chosen(&begin(instance, weights), weights);
         Placed::of(&found.layout, weights, found.steps as u64)
     }
 
@@ -65,7 +67,7 @@ impl Learned {
         let greedy = Greedy::Groups.place(instance, weights);
         let took_greedy = (greedy.unplaced.len(), greedy.value) < (learned.unplaced.len(), learned.value);
         let placed = if took_greedy { greedy.clone() } else { learned.clone() };
-        GuardedPlacement { placed, learned, greedy, took_greedy, passes: found.passes, pass: found.pass }
+        GuardedPlacement { placed, learned, greedy, took_greedy, passes: found.passes, pass: found.pass, refinement: found.refinement }
     }
 }
 

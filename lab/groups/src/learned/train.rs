@@ -219,8 +219,8 @@ impl Learner<'_> {
 impl std::fmt::Display for LearnedTraining {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.own.len() {
-            0 => write!(f, "generated call graphs, Bookinfo and Online Boutique on 4 to 80 generated nodes, ")?,
-            own => write!(f, "generated call graphs and {own} of the user on 4 to 80 generated nodes, ")?,
+            0 => write!(f, "generated call graphs, Bookinfo and Online Boutique on 4 to 300 generated nodes, ")?,
+            own => write!(f, "generated call graphs and {own} of the user on 4 to 300 generated nodes, ")?,
         }
         for (n, stage) in self.stages.iter().enumerate() {
             let then = if n == 0 { "" } else { ", then " };
@@ -234,13 +234,19 @@ impl std::fmt::Display for LearnedTraining {
     }
 }
 
-/// The instances that are trained on: one in eight has more places, so that the shortlist of many places is trained too.
+/// The instances that are trained on: one in eight has more places, so that the shortlist of many places is trained too, and one in 24 so
+/// many that each step ranks a part of them.
 fn training_instances(own: &[CallGraph]) -> impl FnMut(&mut fastrand::Rng) -> Instance {
-    let [near, wide] = [InstanceRanges::training(), InstanceRanges::wide()].map(|ranges| InstanceRanges { own: own.to_vec(), ..ranges });
+    let ranges = [InstanceRanges::training(), InstanceRanges::wide(), InstanceRanges::vast()];
+    let [near, wide, vast] = ranges.map(|ranges| InstanceRanges { own: own.to_vec(), ..ranges });
     let mut drawn = 0_usize;
     move |rng| {
         drawn += 1;
-        if drawn.is_multiple_of(8) { wide.draw(rng) } else { near.draw(rng) }
+        match drawn {
+            n if n.is_multiple_of(24) => vast.draw(rng),
+            n if n.is_multiple_of(8) => wide.draw(rng),
+            _ => near.draw(rng),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod learned;
 mod milp;
 mod objective;
 mod policies;
+mod refine;
 mod roadef;
 mod search;
 

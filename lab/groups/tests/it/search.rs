@@ -88,11 +88,26 @@ fn search_ends_when_its_clock_reaches_the_budget() {
 #[test]
 fn short_search_keeps_what_is_good_about_a_learned_start() {
     let (instance, weights) = (big(30, 100), Weights::default());
-    let learned = learned::Learned::new(LearnedModel::shipped().clone()).one_pass(&instance, &weights);
+    let learned = learned::Learned::new(LearnedModel::shipped().clone()).chosen(&instance, &weights);
     // 100 moves for each container.
     let mean = |one: &dyn Fn(Search) -> Placed| (1..=3).map(|seed| one(Search::moves(100_000, seed)).value).sum::<f64>() / 3.0;
     let (polished, reheated) =
         (mean(&|search| search.polish(&instance, &weights, &learned)), mean(&|search| search.reheat(&instance, &weights, &learned)));
     println!("learned {:.4}, polished {polished:.4}, reheated {reheated:.4}", learned.value);
     assert!(polished < 0.95 * reheated && polished < 0.7 * learned.value, "{polished} {reheated} {}", learned.value);
+}
+
+#[test]
+fn short_search_on_many_places_keeps_what_the_refined_learned_start_has() {
+    let (instance, weights) = (big(30, 100), Weights::default());
+    let learned = learned::Learned::new(LearnedModel::shipped().clone());
+    let (refined, chosen) = (learned.learned(&instance, &weights), learned.chosen(&instance, &weights));
+    let short = Search::moves(1_000, 1).place(&instance, &weights);
+    assert!(
+        short.value <= refined.value + 1e-12 && refined.value < 0.6 * chosen.value,
+        "{} {} {}",
+        short.value,
+        refined.value,
+        chosen.value
+    );
 }

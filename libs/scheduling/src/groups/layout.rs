@@ -119,6 +119,10 @@ impl<'i> Layout<'i> {
     pub fn instance(&self) -> &'i Instance {
         self.instance
     }
+    /// The weights of the objective.
+    pub fn weights(&self) -> Weights {
+        self.weights
+    }
     /// The place of a container.
     pub fn at(&self, container: u32) -> Option<usize> {
         (self.at[container as usize] != NOWHERE).then_some(self.at[container as usize] as usize)

@@ -17,9 +17,12 @@ pub mod learned;
 mod objective;
 pub mod observe;
 mod partition;
+mod refine;
+mod top;
 
 pub use graph::{Call, CallGraph, GraphError, Load, RESOURCES, Service};
 pub use grouping::{EXACT_SERVICES, Grouping, GroupingError, Limits, Variant};
 pub use instance::{Container, Instance, InstanceError, Place, Rules, Traffic};
 pub use layout::{Change, Layout, SLACK};
 pub use objective::{Terms, Weights, deviation, used};
+pub use refine::Refinement;

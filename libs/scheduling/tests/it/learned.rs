@@ -2,6 +2,7 @@
 
 use drover_scheduling::groups::learned::*;
 use drover_scheduling::groups::*;
+use proptest::prelude::*;
 
 /// Three services with three copies each.
 fn graph() -> CallGraph {
@@ -19,7 +20,7 @@ fn instance(places: &[Load], rules: Rules) -> Instance {
 
 fn placed(instance: &Instance, passes: usize) -> (usize, f64) {
     let weights = Weights::default();
-    let found = LearnedModel::shipped().complete_in(&Layout::empty(instance, weights), &weights, passes);
+    let found = LearnedModel::shipped().chosen_in(&Layout::empty(instance, weights), &weights, passes);
     let terms = Terms::of(instance, &found.layout.placement());
     let (left_out, value) = rank(&found.layout);
     assert!((terms.value(&weights) - value).abs() < 1e-9);
@@ -49,7 +50,7 @@ fn learned_placement_keeps_to_capacity_and_rules() {
     let apart: std::collections::BTreeSet<(usize, usize)> = [(0, 0), (0, 1)].into();
     let instance = instance(&[[400.0, 700.0]; 5], Rules { apart, ..Rules::default() });
     let weights = Weights::default();
-    let found = LearnedModel::shipped().complete_in(&Layout::empty(&instance, weights), &weights, MAX_PASSES);
+    let found = LearnedModel::shipped().chosen_in(&Layout::empty(&instance, weights), &weights, MAX_PASSES);
     let at = found.layout.placement();
     for (used, place) in used(&instance, &at).iter().zip(instance.places()) {
         assert!(used[0] <= place.capacity[0] && used[1] <= place.capacity[1]);
@@ -79,4 +80,50 @@ fn load_returns_a_saved_model_and_refuses_a_changed_one() {
     let end = weight + text[weight..].find(',').unwrap();
     let changed = format!("{}0.5{}", &text[..weight], &text[end..]);
     assert!(matches!(LearnedModel::load(&changed), Err(ModelError::Damaged)));
+}
+
+proptest! {
+    /// Rows are computed together in the shipped form of the network, and one by one in any other.
+    #[test]
+    fn scores_of_rows_together_equal_scores_of_single_rows(seed in any::<u64>(), count in 0_usize..45) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut numbers = |n: usize| (0..n).map(|_| if rng.u8(..) < 30 { 0.0 } else { 4.0 * rng.f32() - 2.0 }).collect::<Vec<f32>>();
+        let net = ScoreNet::new(vec![FEATURES, 16, 16, 1], numbers(FEATURES * 16 + 16 + 16 * 16 + 16 + 16 + 1)).unwrap();
+        let rows = numbers(count * FEATURES);
+        let (mut together, mut singly) = (vec![7.0], vec![8.0]);
+        net.score(&rows, &mut together);
+        net.score_singly(&rows, &mut singly);
+        prop_assert_eq!(together.len(), count);
+        let bits = |scores: &[f32]| scores.iter().map(|s| s.to_bits()).collect::<Vec<u32>>();
+        prop_assert_eq!(bits(&together), bits(&singly));
+    }
+
+    /// The options of a unit are described in columns; what is said of one does not depend on the others beside it, except the comparison
+    /// with the best of them.
+    #[test]
+    fn rows_of_options_together_equal_rows_of_single_options(seed in any::<u64>(), places in 1_usize..40, placed in 0_usize..9) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let capacities: Vec<Load> = (0..places).map(|_| [2_000.0 + 500.0 * rng.f64(), 2_000.0 + 900.0 * rng.f64()]).collect();
+        let instance = instance(&capacities, Rules::default());
+        let mut layout = Layout::empty(&instance, Weights::default());
+        let (before, unit) = (0..9_u32).partition::<Vec<u32>, _>(|c| (*c as usize) < placed);
+        before.iter().for_each(|c| layout.put(&[*c], rng.usize(0..places)));
+        let outlook = Outlook::of(&instance, Weights::default());
+        let mut calls = UnitCalls::default();
+        calls.collect(&layout, &unit);
+        let described = Unit { containers: &unit, kind: UnitKind::Group, rest: [40.0, 0.0], left: [300.0, 200.0] };
+        let options: Vec<Option<usize>> = (0..places).map(Some).chain([None]).collect();
+        let (mut together, mut singly) = (Vec::new(), Vec::new());
+        outlook.describe(&layout, &described, &calls, &options, &mut together);
+        options.iter().for_each(|option| outlook.describe(&layout, &described, &calls, &[*option], &mut singly));
+        prop_assert_eq!(together.len(), (places + 1) * FEATURES);
+        let mut least = f32::INFINITY;
+        for (n, (a, b)) in together.iter().zip(&singly).enumerate() {
+            prop_assert!(a.is_finite() && (a == b || n % FEATURES == 20), "feature {} of option {}", n % FEATURES, n / FEATURES);
+            if n % FEATURES == 20 && n / FEATURES < places {
+                least = least.min(*a);
+            }
+        }
+        prop_assert_eq!(least, 0.0);
+    }
 }

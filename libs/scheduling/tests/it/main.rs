@@ -9,6 +9,7 @@ mod exhaustive;
 mod fitting;
 mod instance;
 mod learned;
+mod learned_plain;
 mod ledger_model;
 mod observe;
 mod placing;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use drover_lab_groups::experiment::{
-    BenchmarkCase, LearnedCase, LearnedScore, MeasuredPlacement, large, learned_cases, learned_ratios, learned_score,
+    BenchmarkCase, LearnedCase, LearnedScore, MeasuredPlacement, large, learned_cases, learned_ratios, learned_score, refined,
 };
 use drover_lab_groups::learned::{Learned, LearnedTraining};
 use drover_lab_groups::{GraphFile, Greedy, LearnedModel, Placed, Policy, Search, SearchBudget, Weights};
@@ -98,16 +98,33 @@ fn shipped(cases: &[LearnedCase], weights: &Weights, collected: &mut Collected) 
     collected.report.findings.push(format!("learned: the guard took cgs-greedy's placement in {guarded} of {} cases", cases.len()));
 }
 
+/// Runs of which the median time is told.
+const RUNS: usize = 9;
+/// The aim on 1,000 nodes: so many times the value of `cgs-search` after one second, in so many seconds.
+const AIM: (f64, f64) = (1.15, 0.020);
+
 /// Quality and time on many nodes.
 fn on_many_nodes(case: &BenchmarkCase, weights: &Weights, seed: u64, collected: &mut Collected) {
     collected.say(format!("{}: learned", case.name));
     let learned = Learned::new(LearnedModel::shipped().clone());
-    let began = cpu();
-    let placed = learned.learned(&case.instance, weights);
-    let seconds = cpu() - began;
+    let timed = |place: &dyn Fn() -> Placed| {
+        let one = || {
+            let began = cpu();
+            let placed = place();
+            (cpu() - began, placed)
+        };
+        let mut runs: Vec<(f64, Placed)> = (0..RUNS).map(|_| one()).collect();
+        runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        runs.swap_remove(RUNS / 2)
+    };
+    let (seconds, placed) = timed(&|| learned.learned(&case.instance, weights));
+    let (alone_seconds, alone) = timed(&|| learned.chosen(&case.instance, weights));
     collected.add(case, MeasuredPlacement::of(case.name, "learned", None, &case.instance, &placed, seconds));
-    let search = Search { seed, budget: SearchBudget::Seconds(1.0, Arc::new(cpu)), grouped: true }.place(&case.instance, weights);
+    collected.add(case, MeasuredPlacement::of(case.name, "learned, network alone", None, &case.instance, &alone, alone_seconds));
+    let search = Search { seed, budget: SearchBudget::Seconds(1.0, Arc::new(cpu)), grouped: true };
+    let found = search.place(&case.instance, weights);
     let greedy = Greedy::Groups.place(&case.instance, weights);
+    let from_greedy = search.reheat(&case.instance, weights, &greedy);
     collected.report.checks.push(Check::holds(
         format!("{}: learned keeps to capacity and rules, and is better than cgs-greedy", case.name),
         "no fault, none left out, less than greedy's",
@@ -115,13 +132,22 @@ fn on_many_nodes(case: &BenchmarkCase, weights: &Weights, seed: u64, collected: 
         placed.value < greedy.value && placed.unplaced.is_empty() && placed.faults(&case.instance).is_empty(),
     ));
     starts::aim(case.name, &case.instance, &placed, &greedy, seed, collected);
+    let ratio = placed.value / found.value;
     collected.report.findings.push(format!(
-        "{}: learned has {:.4} in {:.0} ms of CPU, {:.2} times what cgs-search has after 1 s ({:.4}); aimed at: 1.15 times in 20 ms on 1,000 nodes",
+        "{}: learned has {:.4} in {:.1} ms of CPU (median of {RUNS}), {ratio:.2} times what cgs-search has after 1 s ({:.4}; {:.4} from greedy, \
+         {:.2} times); the network alone has {:.4} in {:.1} ms, cgs-greedy refined {:.4}. The aim for 1,000 nodes, {} times in {:.0} ms, {}",
         case.name,
         placed.value,
         seconds * 1e3,
-        placed.value / search.value,
-        search.value
+        found.value,
+        from_greedy.value,
+        placed.value / from_greedy.value,
+        alone.value,
+        alone_seconds * 1e3,
+        refined(&case.instance, weights, &greedy).value,
+        AIM.0,
+        AIM.1 * 1e3,
+        if ratio <= AIM.0 && seconds <= AIM.1 { "holds" } else { "does not hold" },
     ));
 }
 
@@ -136,43 +162,79 @@ fn seeds(
     let needed = (models.len() * 4).div_ceil(5);
     let mut table = Table::new(
         "learned",
-        ["case", "seeds", "f median", "least", "most", "mean ± 95 %", "untrained", "best constant", "cgs-greedy", "search"],
+        [
+            "case",
+            "seeds",
+            "network alone: f median",
+            "least",
+            "most",
+            "mean ± 95 %",
+            "refined: f median",
+            "refined: least",
+            "refined: most",
+            "untrained",
+            "untrained, refined",
+            "best constant",
+            "cgs-greedy",
+            "cgs-greedy, refined",
+            "search",
+        ],
     );
     for case in cases {
         collected.say(format!("{}: learned by seed", case.name));
         let scores: Vec<LearnedScore> =
             models.iter().map(|(trained, untrained)| learned_score(case, trained, untrained, weights)).collect();
         let values = |of: fn(&LearnedScore) -> &Placed| scores.iter().map(|score| of(score).value).collect::<Vec<f64>>();
-        let rivals = [median(&values(|s| &s.untrained)), case.constant.value, case.greedy.value, case.search.value];
-        table.row(by_seed(case.name, &values(|s| &s.trained), rivals.map(|value| format!("{value:.4}"))));
+        let rivals = [
+            median(&values(|s| &s.untrained)),
+            median(&values(|s| &s.untrained_refined)),
+            case.constant.value,
+            case.greedy.value,
+            case.greedy_refined.value,
+            case.search.value,
+        ];
+        let made = [values(|s| &s.trained), values(|s| &s.refined)];
+        table.row(by_seed(case.name, &made, &rivals.map(|value| format!("{value:.4}"))));
         let mut check = |what: &str, won: usize| {
             let (name, reach) = (format!("{}: learned {what}", case.name), format!("in at least {needed} of {} seeds", models.len()));
             collected.report.checks.push(Check::holds(name, reach, format!("in {won}"), won >= needed));
         };
-        check("beats its untrained weights", scores.iter().filter(|s| s.beats(&s.untrained)).count());
-        check("beats the best of 200 constant orders", scores.iter().filter(|s| s.beats(&case.constant)).count());
+        check("without refinement beats its untrained weights", scores.iter().filter(|s| s.beats(&s.untrained)).count());
+        check("without refinement beats the best of 200 constant orders", scores.iter().filter(|s| s.beats(&case.constant)).count());
         if case.name == "x1" {
             // No placement is better than that of cgs-greedy there: it is the proven optimum.
-            check("is within 0.5 % of the optimum", scores.iter().filter(|s| s.trained.value <= 1.005 * case.greedy.value).count());
+            check("is within 0.5 % of the optimum", scores.iter().filter(|s| s.refined.value <= 1.005 * case.greedy.value).count());
         } else {
-            check("beats cgs-greedy", scores.iter().filter(|s| s.beats(&case.greedy)).count());
+            check("without refinement beats cgs-greedy", scores.iter().filter(|s| s.beats(&case.greedy)).count());
         }
         check("has not collapsed to one node", scores.iter().filter(|s| !s.collapsed).count());
         check("keeps to capacity and rules", scores.iter().filter(|s| s.faults.is_empty()).count());
     }
     for case in large_cases {
         collected.say(format!("{}: learned by seed", case.name));
-        let place = |model: &LearnedModel| Learned::new(model.clone()).learned(&case.instance, weights);
-        let trained: Vec<Placed> = models.iter().map(|(model, _)| place(model)).collect();
-        let values: Vec<f64> = trained.iter().map(|placed| placed.value).collect();
-        let untrained: Vec<f64> = models.iter().map(|(_, model)| place(model).value).collect();
-        let greedy = Greedy::Groups.place(&case.instance, weights).value;
-        let rivals = [format!("{:.4}", median(&untrained)), "-".to_owned(), format!("{greedy:.4}"), "-".to_owned()];
-        table.row(by_seed(case.name, &values, rivals));
-        let sound = |placed: &&Placed| placed.unplaced.is_empty() && placed.faults(&case.instance).is_empty() && placed.value < greedy;
-        let won = trained.iter().filter(sound).count();
+        let alone = |model: &LearnedModel| Learned::new(model.clone()).chosen(&case.instance, weights);
+        let improved = |placed: &Placed| refined(&case.instance, weights, placed);
+        let trained: Vec<Placed> = models.iter().map(|(model, _)| alone(model)).collect();
+        let finished: Vec<Placed> = trained.iter().map(improved).collect();
+        let untrained: Vec<Placed> = models.iter().map(|(_, model)| alone(model)).collect();
+        let greedy = Greedy::Groups.place(&case.instance, weights);
+        let values = |of: &[Placed]| of.iter().map(|placed| placed.value).collect::<Vec<f64>>();
+        let untrained_refined: Vec<f64> = untrained.iter().map(|placed| improved(placed).value).collect();
+        let number = |value: f64| format!("{value:.4}");
+        let rivals = [
+            number(median(&values(&untrained))),
+            number(median(&untrained_refined)),
+            "-".to_owned(),
+            number(greedy.value),
+            number(improved(&greedy).value),
+            "-".to_owned(),
+        ];
+        table.row(by_seed(case.name, &[values(&trained), values(&finished)], &rivals));
+        let sound =
+            |placed: &&Placed| placed.unplaced.is_empty() && placed.faults(&case.instance).is_empty() && placed.value < greedy.value;
+        let won = trained.iter().zip(&finished).filter(|(alone, refined)| sound(alone) && sound(refined)).count();
         collected.report.checks.push(Check::holds(
-            format!("{}: learned beats cgs-greedy, keeps to capacity and leaves nothing out", case.name),
+            format!("{}: learned beats cgs-greedy with and without refinement, keeps to capacity and leaves nothing out", case.name),
             format!("in at least {needed} of {} seeds", models.len()),
             format!("in {won}"),
             won >= needed,
@@ -180,29 +242,33 @@ fn seeds(
     }
     collected.report.tables.push(table);
     collected.say("learned on generated graphs");
-    let medians: Vec<(usize, f64)> = models
-        .iter()
-        .map(|(model, _)| learned_ratios(model, GENERATED, weights))
-        .map(|ratios| (ratios.iter().filter(|ratio| **ratio < 1.0 - 1e-9).count(), median(&ratios)))
-        .collect();
-    let won = medians.iter().filter(|(wins, _)| *wins * 2 > GENERATED).count();
-    let got = medians.iter().map(|(wins, ratio)| format!("{wins} ({ratio:.3})")).collect::<Vec<_>>().join(", ");
+    let wins = |ratios: &[f64]| ratios.iter().filter(|ratio| **ratio < 1.0 - 1e-9).count();
+    let ratios: Vec<[Vec<f64>; 2]> = models.iter().map(|(model, _)| learned_ratios(model, GENERATED, weights)).collect();
+    let won = ratios.iter().filter(|[alone, _]| wins(alone) * 2 > GENERATED).count();
+    let told = |n: usize| {
+        let one = |ratios: &[Vec<f64>; 2]| format!("{} ({:.3})", wins(&ratios[n]), median(&ratios[n]));
+        ratios.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
     collected.report.checks.push(Check::holds(
-        format!("{GENERATED} generated graphs on 31 to 60 nodes: learned beats cgs-greedy on most of them"),
+        format!("{GENERATED} generated graphs on 31 to 60 nodes: learned without refinement beats cgs-greedy on most of them"),
         format!("in at least {needed} of {} seeds", models.len()),
-        format!("on {got}; in brackets the median of f divided by greedy's"),
+        format!("on {}; in brackets the median of f divided by greedy's; refined on {}", told(0), told(1)),
         won >= needed,
     ));
 }
 
-/// A row of the table `learned`: the values of the seeds, and those of the rivals.
-fn by_seed(name: &str, values: &[f64], rivals: [String; 4]) -> Vec<String> {
-    let interval = Interval::of(values);
-    let mut row = vec![name.to_owned(), values.len().to_string()];
-    let ends = [median(values), values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max)];
-    row.extend(ends.map(|value| format!("{value:.4}")));
+/// A row of the table `learned`: the values of the seeds without and with refinement, and those of the rivals.
+fn by_seed(name: &str, [alone, refined]: &[Vec<f64>; 2], rivals: &[String]) -> Vec<String> {
+    let ends = |values: &[f64]| {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        [median(values), least, values.iter().copied().fold(0.0, f64::max)].map(|value| format!("{value:.4}"))
+    };
+    let interval = Interval::of(alone);
+    let mut row = vec![name.to_owned(), alone.len().to_string()];
+    row.extend(ends(alone));
     row.push(format!("{:.4} ± {:.4}", interval.mean, interval.half()));
-    row.extend(rivals);
+    row.extend(ends(refined));
+    row.extend(rivals.iter().cloned());
     row
 }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use drover_lab_groups::experiment::BenchmarkCase;
-use drover_lab_groups::learned::Learned;
-use drover_lab_groups::{Greedy, Instance, LearnedModel, Placed, Policy, Search, SearchBudget, Weights};
+use drover_lab_groups::{Greedy, Instance, Placed, Policy, Search, SearchBudget, Weights};
 use drover_report::{Check, Table};
 
 use super::learned::median;
@@ -33,25 +32,21 @@ pub fn aim(name: &str, instance: &Instance, learned: &Placed, greedy: &Placed, s
     ));
 }
 
-/// Both starts after the same time, their own time included: what the default of `cgs-search` rests on.
+/// The search from greedy, and as it starts by default on many places, after the same time, that of the starts included.
 pub fn compare(cases: &[BenchmarkCase], seed: u64, collected: &mut Collected) {
     let weights = Weights::default();
-    let model = Learned::new(LearnedModel::shipped().clone());
     let mut table = Table::new("starts", ["case", "seconds in all", "seeds", "from cgs-greedy", "from learned"]);
     for case in cases {
         for (seconds, seeds) in TIMES {
             collected.say(format!("{}: starts after {seconds} s", case.name));
             let instance = &case.instance;
-            let from = |start: &dyn Fn() -> Placed, go_on: &dyn Fn(Search, &Placed) -> Placed| {
-                let one = |seed| {
-                    let began = cpu();
-                    let start = start();
-                    go_on(search(seed, (seconds - (cpu() - began)).max(0.0)), &start).value
-                };
-                median(&(seed..seed + seeds).map(one).collect::<Vec<_>>())
-            };
-            let greedy = from(&|| Greedy::Groups.place(instance, &weights), &|search, from| search.reheat(instance, &weights, from));
-            let learned = from(&|| model.one_pass(instance, &weights), &|search, from| search.polish(instance, &weights, from));
+            let of_seeds = |one: &dyn Fn(u64) -> f64| median(&(seed..seed + seeds).map(one).collect::<Vec<_>>());
+            let greedy = of_seeds(&|seed| {
+                let began = cpu();
+                let start = Greedy::Groups.place(instance, &weights);
+                search(seed, (seconds - (cpu() - began)).max(0.0)).reheat(instance, &weights, &start).value
+            });
+            let learned = of_seeds(&|seed| search(seed, seconds).place(instance, &weights).value);
             table.row([case.name.to_owned(), seconds.to_string(), seeds.to_string(), format!("{greedy:.4}"), format!("{learned:.4}")]);
             if seconds == DEFAULT {
                 collected.report.checks.push(Check::holds(

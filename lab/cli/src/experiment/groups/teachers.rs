@@ -13,7 +13,8 @@ const EPISODES: usize = 300;
 const ROLLOUTS: usize = 1_600;
 const UPDATES: usize = 30_000;
 
-/// Trains by every teacher, and compares what they have taught. Nothing of it is a check: the reach is that of the shipped training.
+/// Trains by every teacher, and compares what they have taught, without refinement. Nothing of it is a check: the reach is that of the
+/// shipped training.
 pub fn run(args: &GroupsArgs, cases: &[LearnedCase], weights: &Weights, collected: &mut Collected) {
     let teachers = [
         ("imitation of cgs-search", LearnedTraining::imitation(EPISODES)),
@@ -60,7 +61,8 @@ fn row(
     let median = |of: &dyn Fn(&LearnedResult) -> f64| percentile(&results.iter().map(of).collect::<Vec<_>>(), 0.5);
     let first = |result: &LearnedResult| result.validations.first().map_or(f64::NAN, |(.., value)| *value);
     let best = |result: &LearnedResult| result.validations.iter().map(|(.., value)| *value).fold(f64::INFINITY, f64::min);
-    let ratios: Vec<Vec<f64>> = results.iter().map(|result| learned_ratios(&result.model, GENERATED, weights)).collect();
+    let ratios: Vec<Vec<f64>> =
+        results.iter().map(|result| learned_ratios(&result.model, GENERATED, weights)).map(|[alone, _]| alone).collect();
     let of_ratios = |of: &dyn Fn(&Vec<f64>) -> f64| percentile(&ratios.iter().map(of).collect::<Vec<_>>(), 0.5);
     let won = of_ratios(&|one| one.iter().filter(|ratio| **ratio < 1.0 - 1e-9).count() as f64);
     let mut row = vec![
@@ -76,7 +78,7 @@ fn row(
         row.push(format!("{:.4}", median(&|result| learned_score(case, &result.model, &result.untrained, weights).trained.value)));
     }
     if let Some(case) = many {
-        row.push(format!("{:.4}", median(&|result| Learned::new(result.model.clone()).learned(&case.instance, weights).value)));
+        row.push(format!("{:.4}", median(&|result| Learned::new(result.model.clone()).chosen(&case.instance, weights).value)));
     }
     row
 }

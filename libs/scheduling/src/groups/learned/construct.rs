@@ -5,33 +5,41 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::Arc;
 
 use super::super::graph::{Load, RESOURCES};
-use super::super::layout::{Layout, SLACK};
+use super::super::layout::Layout;
 use super::super::objective::Weights;
 use super::features::{Outlook, Unit, UnitCalls, UnitKind, request};
+use super::lanes::Lanes;
 use super::net::ScoreNet;
 
 /// Up to this many places each is an option; on more only the most promising are.
 pub const ALL_PLACES: usize = 40;
-/// The number of places taken from each ranking when there are more than [`ALL_PLACES`].
-const SHORTLIST: usize = 3;
 /// The most places with calls of the unit that are options when there are more than [`ALL_PLACES`].
 const CALLED: usize = 3;
-/// The most places that are ranked in a step. On more places, each step ranks another evenly spread part of them.
-const RANKED: usize = 128;
-
 /// A unit that waits. The largest comes first, because large units find room only at first; among equals the one with the first container.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Queued {
     size: f64,
-    containers: Vec<u32>,
+    ask: Load,
+    /// Its containers are `containers[start..start + count]` of the construction, of which `first` is the first.
+    start: u32,
+    count: u32,
+    first: u32,
     kind: UnitKind,
+}
+
+impl Queued {
+    fn range(&self) -> Range<usize> {
+        self.start as usize..(self.start + self.count) as usize
+    }
 }
 
 impl Ord for Queued {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.size.total_cmp(&other.size).then_with(|| other.containers.cmp(&self.containers))
+        self.size.total_cmp(&other.size).then_with(|| other.first.cmp(&self.first))
     }
 }
 
@@ -53,17 +61,18 @@ impl Eq for Queued {}
 #[derive(Clone)]
 pub struct Construction<'i> {
     layout: Layout<'i>,
-    outlook: Outlook,
+    outlook: Arc<Outlook>,
     weights: Weights,
     queue: BinaryHeap<Queued>,
+    /// The containers of all units that wait. Splitting a unit divides its part.
+    containers: Vec<u32>,
     /// Demand that is not placed, by copy of an application.
     open: Vec<Load>,
     left: Load,
     capacity: Load,
     calls: UnitCalls,
-    inverse: Vec<Load>,
-    /// All places in an order that does not depend on how they are numbered, as long as they differ.
-    ordered: Vec<u32>,
+    /// The places as they are ranked, if there are more than [`ALL_PLACES`].
+    lanes: Option<Lanes>,
     options: Vec<Option<usize>>,
     rows: Vec<f32>,
     steps: usize,
@@ -73,34 +82,31 @@ impl<'i> Construction<'i> {
     /// Continues a layout: all containers that it does not place are queued, the largest copies of applications first.
     pub fn of(layout: Layout<'i>, weights: Weights) -> Self {
         let instance = layout.instance();
-        let mut open = vec![[0.0; RESOURCES]; instance.copies().len()];
-        let mut left = [0.0; RESOURCES];
         let capacity = instance.places().iter().fold([0.0; RESOURCES], |sum, p| std::array::from_fn(|r| sum[r] + p.capacity[r]));
-        let mut queue = BinaryHeap::new();
-        for (n, copy) in instance.copies().iter().enumerate() {
-            let containers: Vec<u32> = copy.iter().copied().filter(|c| layout.at(*c).is_none()).collect();
-            if containers.is_empty() {
-                continue;
-            }
-            open[n] = request(instance, &containers);
-            (0..RESOURCES).for_each(|r| left[r] += open[n][r]);
-            queue.push(Queued { size: size(open[n], capacity), containers, kind: UnitKind::Copy });
-        }
         let mut construction = Self {
-            outlook: Outlook::of(instance, weights),
+            outlook: Arc::new(Outlook::of(instance, weights)),
             weights,
-            queue,
-            open,
-            left,
+            queue: BinaryHeap::with_capacity(instance.containers().len()),
+            containers: Vec::with_capacity(instance.containers().len()),
+            open: vec![[0.0; RESOURCES]; instance.copies().len()],
+            left: [0.0; RESOURCES],
             capacity,
             calls: UnitCalls::default(),
-            inverse: instance.places().iter().map(|p| p.capacity.map(|c| 1.0 / c)).collect(),
-            ordered: ordered(&layout),
+            lanes: (instance.places().len() > ALL_PLACES).then(|| Lanes::of(&layout)),
             layout,
             options: Vec::new(),
             rows: Vec::new(),
             steps: 0,
         };
+        for (n, copy) in instance.copies().iter().enumerate() {
+            let start = construction.containers.len();
+            construction.containers.extend(copy.iter().copied().filter(|c| construction.layout.at(*c).is_none()));
+            if construction.containers.len() > start {
+                let ask = construction.enqueue(start..construction.containers.len(), UnitKind::Copy);
+                construction.open[n] = ask;
+                (0..RESOURCES).for_each(|r| construction.left[r] += ask[r]);
+            }
+        }
         construction.offer();
         construction
     }
@@ -115,7 +121,7 @@ impl<'i> Construction<'i> {
     }
     /// The containers of the next unit; empty at the end.
     pub fn unit(&self) -> &[u32] {
-        self.queue.peek().map_or(&[], |q| &q.containers)
+        self.queue.peek().map_or(&[], |unit| &self.containers[unit.range()])
     }
     /// What has been placed so far.
     pub fn layout(&self) -> &Layout<'i> {
@@ -127,7 +133,7 @@ impl<'i> Construction<'i> {
     }
     /// Containers that are not placed yet.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
-        self.queue.iter().flat_map(|q| q.containers.iter().copied())
+        self.queue.iter().flat_map(|unit| self.containers[unit.range()].iter().copied())
     }
     /// The number of options taken.
     pub fn steps(&self) -> usize {
@@ -140,9 +146,11 @@ impl<'i> Construction<'i> {
         match self.options[option] {
             Some(place) => {
                 let Some(unit) = self.queue.pop() else { return };
-                let ask = request(self.layout.instance(), &unit.containers);
-                self.less(&unit.containers, ask);
-                self.layout.put(&unit.containers, place);
+                self.less(&unit);
+                self.layout.put(&self.containers[unit.range()], place);
+                if let Some(lanes) = &mut self.lanes {
+                    lanes.update(&self.layout, place);
+                }
             }
             None => self.split(),
         }
@@ -160,33 +168,49 @@ impl<'i> Construction<'i> {
         }
     }
 
-    fn less(&mut self, containers: &[u32], ask: Load) {
-        let copy = containers.first().map_or(0, |c| self.layout.instance().copy_of(*c));
-        let minus = |a: Load| std::array::from_fn(|r| (a[r] - ask[r]).max(0.0));
+    fn less(&mut self, unit: &Queued) {
+        let copy = self.layout.instance().copy_of(unit.first);
+        let minus = |a: Load| std::array::from_fn(|r| (a[r] - unit.ask[r]).max(0.0));
         self.left = minus(self.left);
         self.open[copy] = minus(self.open[copy]);
     }
 
-    /// Replaces the next unit by its parts, the largest first.
+    /// Queues a part of the containers as a unit, and returns its demand.
+    fn enqueue(&mut self, range: Range<usize>, kind: UnitKind) -> Load {
+        let containers = &self.containers[range.clone()];
+        let ask = request(self.layout.instance(), containers);
+        let (first, start, count) = (containers[0], range.start as u32, containers.len() as u32);
+        self.queue.push(Queued { size: size(ask, self.capacity), ask, start, count, first, kind });
+        ask
+    }
+
+    /// Replaces the next unit by its parts: its groups, or its containers if it has only one.
     fn split(&mut self) {
         let Some(unit) = self.queue.pop() else { return };
         let instance = self.layout.instance();
-        let mut groups: Vec<(usize, Vec<u32>)> = Vec::new();
-        if unit.kind == UnitKind::Copy {
-            for c in &unit.containers {
-                let of = instance.group_of(*c);
-                match groups.iter_mut().find(|(g, _)| *g == of) {
-                    Some((_, members)) => members.push(*c),
-                    None => groups.push((of, vec![*c])),
+        let range = unit.range();
+        let of = |c: &u32| instance.group_of(*c);
+        let several = self.containers[range.clone()].windows(2).any(|pair| of(&pair[0]) != of(&pair[1]));
+        if unit.kind != UnitKind::Copy || !several {
+            for at in range {
+                self.enqueue(at..at + 1, UnitKind::Container);
+            }
+            return;
+        }
+        // Brings the containers of each group together, in the order of their first ones.
+        let mut start = range.start;
+        while start < range.end {
+            let group = of(&self.containers[start]);
+            let mut end = start + 1;
+            for at in start + 1..range.end {
+                if of(&self.containers[at]) == group {
+                    self.containers[end..=at].rotate_right(1);
+                    end += 1;
                 }
             }
-        }
-        if groups.len() < 2 {
-            groups = unit.containers.iter().map(|c| (0, vec![*c])).collect();
-        }
-        for (_, containers) in groups {
-            let kind = if containers.len() > 1 { UnitKind::Group } else { UnitKind::Container };
-            self.queue.push(Queued { size: size(request(instance, &containers), self.capacity), containers, kind });
+            let kind = if end - start > 1 { UnitKind::Group } else { UnitKind::Container };
+            self.enqueue(start..end, kind);
+            start = end;
         }
     }
 
@@ -194,76 +218,47 @@ impl<'i> Construction<'i> {
     fn offer(&mut self) {
         self.options.clear();
         self.rows.clear();
-        while let Some(unit) = self.queue.peek() {
-            let ask = request(self.layout.instance(), &unit.containers);
-            self.calls.collect(&self.layout, &unit.containers);
-            self.shortlist(ask);
-            let Some(unit) = self.queue.peek() else { return };
+        while let Some(unit) = self.queue.peek().copied() {
+            self.calls.collect(&self.layout, &self.containers[unit.range()]);
+            self.shortlist(&unit);
             if !self.options.is_empty() {
-                if unit.containers.len() > 1 {
+                if unit.count > 1 {
                     self.options.push(None);
                 }
-                let copy = unit.containers.first().map_or(0, |c| self.layout.instance().copy_of(*c));
+                let open = self.open[self.layout.instance().copy_of(unit.first)];
                 let rest = std::array::from_fn(|r| {
-                    let rest = self.open[copy][r] - ask[r];
+                    let rest = open[r] - unit.ask[r];
                     if rest > 1e-6 { rest } else { 0.0 }
                 });
-                let described = Unit { containers: &unit.containers, kind: unit.kind, rest, left: self.left };
+                let described = Unit { containers: &self.containers[unit.range()], kind: unit.kind, rest, left: self.left };
                 self.outlook.describe(&self.layout, &described, &self.calls, &self.options, &mut self.rows);
                 return;
             }
-            if unit.containers.len() > 1 {
+            if unit.count > 1 {
                 self.split();
             } else {
-                let containers = unit.containers.clone();
-                self.less(&containers, ask);
+                self.less(&unit);
                 self.queue.pop();
             }
         }
     }
 
     /// Fills the options with places where the next unit fits.
-    fn shortlist(&mut self, ask: Load) {
-        let Some(unit) = self.queue.peek() else { return };
-        let places = self.inverse.len();
-        if places <= ALL_PLACES {
-            let layout = &self.layout;
-            self.options.extend((0..places).filter(|p| layout.fits(&unit.containers, *p)).map(Some));
-            return;
-        }
-        let mut called = self.calls.to.clone();
-        called.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let mut balanced = Ranking::default();
-        let mut filling = Ranking::default();
-        let mut evening = Ranking::default();
-        let (mean, deviation) = self.layout.balance();
-        let target = self.outlook.target();
-        let per_square = self.weights.cluster / (2.0 * deviation.max(1e-3));
-        let stride = places.div_ceil(RANKED);
-        for p in self.ordered.iter().skip(self.steps % stride).step_by(stride).map(|p| *p as usize) {
-            let (used, inverse) = (self.layout.used(p), self.inverse[p]);
-            let (u, v) = ((used[0] + ask[0]) * inverse[0], (used[1] + ask[1]) * inverse[1]);
-            if u > 1.0 + SLACK || v > 1.0 + SLACK {
-                continue;
-            }
-            let (is, was) = ((u + v) / 2.0, self.layout.load(p));
-            let skew = (u - v).abs() / 2.0;
-            let (d, e) = (is - mean, was - mean);
-            let change = per_square * (d * d - e * e) + self.weights.node * (skew - self.layout.skew(p));
-            balanced.add(change, p);
-            filling.add((is - target).abs() + skew, p);
-            evening.add(skew - self.layout.skew(p) + (is - target).max(0.0), p);
-        }
-        let all = called.iter().take(CALLED).map(|(p, _)| *p).chain(balanced.places()).chain(filling.places()).chain(evening.places());
-        for p in all {
-            if !self.options.contains(&Some(p)) && self.layout.fits(&unit.containers, p) {
-                self.options.push(Some(p));
-            }
+    fn shortlist(&mut self, unit: &Queued) {
+        let places = self.layout.instance().places().len();
+        let (layout, containers, options) = (&self.layout, &self.containers[unit.range()], &mut self.options);
+        if let Some(lanes) = &self.lanes {
+            let mut add = |place: usize| {
+                if !options.contains(&Some(place)) && layout.fits(containers, place) {
+                    options.push(Some(place));
+                }
+            };
+            self.calls.most::<CALLED>().for_each(&mut add);
+            lanes.rank(self.steps, unit.ask, layout.balance(), self.outlook.target(), &self.weights).for_each(&mut add);
         }
         // The places ranked may all be full, or forbidden by rules, while others remain.
-        if self.options.is_empty() {
-            let layout = &self.layout;
-            self.options.extend((0..places).filter(|p| layout.fits(&unit.containers, *p)).map(Some));
+        if options.is_empty() {
+            options.extend((0..places).filter(|p| layout.fits(containers, *p)).map(Some));
         }
     }
 }
@@ -339,46 +334,7 @@ pub fn best(scores: &[f32]) -> usize {
     best
 }
 
-/// The places by capacity and use.
-fn ordered(layout: &Layout<'_>) -> Vec<u32> {
-    let places = layout.instance().places();
-    let key = |p: u32| (places[p as usize].capacity, layout.used(p as usize));
-    let mut order: Vec<u32> = (0..places.len() as u32).collect();
-    order.sort_by(|a, b| {
-        let (a, b) = (key(*a), key(*b));
-        a.0.iter().chain(&a.1).zip(b.0.iter().chain(&b.1)).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
-    });
-    order
-}
-
 /// The demand of a unit relative to the capacity of all places.
 fn size(ask: Load, all: Load) -> f64 {
     (0..RESOURCES).map(|r| ask[r] / all[r]).sum()
-}
-
-/// The few places with the least cost.
-#[derive(Default)]
-struct Ranking {
-    least: [(f64, usize); SHORTLIST],
-    len: usize,
-}
-
-impl Ranking {
-    #[inline]
-    fn add(&mut self, cost: f64, place: usize) {
-        if self.len == SHORTLIST && cost >= self.least[SHORTLIST - 1].0 {
-            return;
-        }
-        let mut at = if self.len < SHORTLIST { self.len } else { SHORTLIST - 1 };
-        self.len = (self.len + 1).min(SHORTLIST);
-        while at > 0 && self.least[at - 1].0 > cost {
-            self.least[at] = self.least[at - 1];
-            at -= 1;
-        }
-        self.least[at] = (cost, place);
-    }
-
-    fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        self.least[..self.len].iter().map(|(_, p)| *p)
-    }
 }

@@ -4,7 +4,7 @@
 //! on a few places can be used on many.
 
 use super::super::graph::{Load, RESOURCES};
-use super::super::instance::Instance;
+use super::super::instance::{Instance, Place};
 use super::super::layout::Layout;
 use super::super::objective::Weights;
 
@@ -27,12 +27,14 @@ pub enum UnitKind {
 pub struct Outlook {
     /// The mean used share when everything is placed.
     target: f64,
-    /// The mean capacity of a place.
-    mean: Load,
     /// Demand of all containers, placed or not.
     demand: Load,
     weights: Weights,
     places: f64,
+    /// 1 / capacity, by place.
+    inverse: Vec<Load>,
+    /// How much larger a place is than an average one.
+    size: Vec<f32>,
 }
 
 /// A unit to be placed, with what its options have in common.
@@ -85,6 +87,19 @@ impl UnitCalls {
         }
     }
 
+    /// The places with most calls of the unit, at most `N`.
+    pub fn most<const N: usize>(&self) -> impl Iterator<Item = usize> + use<N> {
+        let mut most = [(0.0, None); N];
+        for (place, calls) in &self.to {
+            let at = most.iter().take_while(|(more, _)| more >= calls).count();
+            if at < N {
+                most[at..].rotate_right(1);
+                most[at] = (*calls, Some(*place));
+            }
+        }
+        most.into_iter().filter_map(|(_, place)| place)
+    }
+
     fn to(&self, place: usize) -> f64 {
         self.to.iter().find(|(p, _)| *p == place).map_or(0.0, |(_, calls)| *calls)
     }
@@ -107,7 +122,15 @@ impl Outlook {
         let mut demand = [0.0; RESOURCES];
         instance.containers().iter().for_each(|c| (0..RESOURCES).for_each(|r| demand[r] += c.request[r]));
         let target = (0..RESOURCES).map(|r| (taken[r] + demand[r]) / capacity[r]).sum::<f64>() / RESOURCES as f64;
-        Self { target, mean: capacity.map(|c| c / count), demand, weights, places: count }
+        let size = |p: &Place| (0..RESOURCES).map(|r| p.capacity[r] * count / capacity[r]).sum::<f64>() / 2.0 - 1.0;
+        Self {
+            target,
+            demand,
+            weights,
+            places: count,
+            inverse: places.iter().map(|p| p.capacity.map(|c| 1.0 / c)).collect(),
+            size: places.iter().map(|p| size(p) as f32).collect(),
+        }
     }
 
     /// The mean used share when everything is placed.
@@ -121,61 +144,123 @@ impl Outlook {
         let ask = request(instance, unit.containers);
         let (mean, deviation) = layout.balance();
         let per_call = if instance.total_calls() > 0.0 { self.places * self.weights.container / instance.total_calls() } else { 0.0 };
-        let progress = 1.0 - share(unit.left, self.demand);
+        let mut same = [0.0_f32; FEATURES];
+        same[9] = squash((per_call * calls.open) as f32);
+        same[10] = squash((per_call * calls.inner) as f32);
+        same[14] = (1.0 - share(unit.left, self.demand)) as f32;
+        same[15] = self.target as f32;
+        same[16] = 3.0 * deviation as f32;
+        same[18] = f32::from(u8::from(unit.kind == UnitKind::Copy));
+        same[19] = f32::from(u8::from(unit.kind == UnitKind::Container));
+        same[22] = mean as f32;
+        let common = Common {
+            target: self.target as f32,
+            mean: mean as f32,
+            deviation: deviation as f32,
+            per_place: 1.0 / self.places as f32,
+            cluster: (self.weights.cluster * self.places) as f32,
+            node: self.weights.node as f32,
+        };
         let first = rows.len();
-        let mut least = f64::INFINITY;
-        for option in options {
-            let mut row = [0.0_f32; FEATURES];
-            let mut set = |n: usize, value: f64| row[n] = value as f32;
-            set(9, squash(per_call * calls.open));
-            set(10, squash(per_call * calls.inner));
-            set(14, progress);
-            set(15, self.target);
-            set(16, 3.0 * deviation);
-            set(18, f64::from(u8::from(unit.kind == UnitKind::Copy)));
-            set(19, f64::from(u8::from(unit.kind == UnitKind::Container)));
-            set(22, mean);
-            let Some(place) = *option else {
-                set(17, 1.0);
-                set(8, squash(per_call * calls.placed));
-                rows.extend(row);
-                continue;
-            };
-            let capacity = instance.places()[place].capacity;
-            let before: Load = std::array::from_fn(|r| layout.used(place)[r] / capacity[r]);
-            let after: Load = std::array::from_fn(|r| (layout.used(place)[r] + ask[r]) / capacity[r]);
-            let load = |u: Load| (u[0] + u[1]) / 2.0;
-            let skew = |u: Load| (u[0] - u[1]) / 2.0;
-            let (was, is) = (load(before), load(after));
-            let cluster = self.weights.cluster * (moved(mean, deviation, was, is, self.places) - deviation) * self.places;
-            let node = self.weights.node * (skew(after).abs() - skew(before).abs());
-            let cut = per_call * calls.away(layout, unit.containers, place);
-            let change = cluster + node + cut;
-            least = least.min(change);
-            let free: Load = std::array::from_fn(|r| (capacity[r] * (1.0 - after[r])).max(0.0));
-            let rest = (0..RESOURCES).map(|r| if unit.rest[r] > 0.0 { unit.rest[r] / (free[r] + 1e-9) } else { 0.0 }).fold(0.0, f64::max);
-            set(0, 3.0 * (is - self.target));
-            set(1, 3.0 * (was - self.target));
-            set(2, 6.0 * skew(before));
-            set(3, 6.0 * skew(after));
-            set(4, 6.0 * skew(after).abs());
-            set(5, 6.0 * (skew(after).abs() - skew(before).abs()));
-            set(6, cluster.clamp(-2.0, 2.0));
-            set(7, squash(cut));
-            set(8, squash(per_call * calls.to(place)));
-            set(11, squash(rest));
-            set(12, (0..RESOURCES).map(|r| capacity[r] / self.mean[r]).sum::<f64>() / 2.0 - 1.0);
-            set(13, squash(3.0 * (is - was)));
-            set(20, change);
-            set(21, 1.0 - after[0].max(after[1]));
-            set(23, if rest > 0.0 && rest <= 1.0 { 1.0 } else { 0.0 });
-            rows.extend(row);
+        let mut least = f32::INFINITY;
+        for options in options.chunks(LANES) {
+            let mut given = Given::default();
+            for (n, place) in options.iter().enumerate().filter_map(|(n, option)| Some((n, (*option)?))) {
+                let (used, inverse) = (layout.used(place), self.inverse[place]);
+                for r in 0..RESOURCES {
+                    given.used[r][n] = (used[r] * inverse[r]) as f32;
+                    given.ask[r][n] = (ask[r] * inverse[r]) as f32;
+                    given.rest[r][n] = (unit.rest[r] * inverse[r]) as f32;
+                }
+                given.to[n] = (per_call * calls.to(place)) as f32;
+                given.away[n] = (per_call * calls.away(layout, unit.containers, place)) as f32;
+                given.size[n] = self.size[place];
+            }
+            let told = common.columns(&given);
+            for (n, option) in options.iter().enumerate() {
+                let mut row = same;
+                if option.is_some() {
+                    TOLD.iter().zip(&told).for_each(|(feature, column)| row[*feature] = column[n]);
+                    least = least.min(row[20]);
+                } else {
+                    row[8] = squash((per_call * calls.placed) as f32);
+                    row[17] = 1.0;
+                }
+                rows.extend_from_slice(&row);
+            }
         }
         for (row, option) in rows[first..].chunks_exact_mut(FEATURES).zip(options) {
             if option.is_some() {
-                row[20] = squash(2.0 * (f64::from(row[20]) - least)) as f32;
+                row[20] = squash(2.0 * (row[20] - least));
             }
         }
+    }
+}
+
+/// Options that are described at once, in columns.
+const LANES: usize = 16;
+type Column = [f32; LANES];
+/// The features that differ between places, in the order in which [`Common::columns`] returns them.
+const TOLD: [usize; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 20, 21, 23];
+
+/// What is known of some places: shares of their capacity that are used, asked for, and asked for by the rest of the copy; the calls.
+#[derive(Default)]
+struct Given {
+    used: [Column; RESOURCES],
+    ask: [Column; RESOURCES],
+    rest: [Column; RESOURCES],
+    to: Column,
+    away: Column,
+    size: Column,
+}
+
+/// What all options of a unit have in common.
+struct Common {
+    target: f32,
+    mean: f32,
+    deviation: f32,
+    per_place: f32,
+    cluster: f32,
+    node: f32,
+}
+
+impl Common {
+    /// The features that differ between places.
+    #[allow(clippy::needless_range_loop, reason = "all columns are indexed, and so the loop uses the vector unit")]
+    fn columns(&self, given: &Given) -> [Column; TOLD.len()] {
+        let mut told = [[0.0; LANES]; TOLD.len()];
+        let variance = self.deviation * self.deviation;
+        for n in 0..LANES {
+            let (u, v) = (given.used[0][n], given.used[1][n]);
+            let (p, q) = (u + given.ask[0][n], v + given.ask[1][n]);
+            let (was, is) = ((u + v) * 0.5, (p + q) * 0.5);
+            let (before, after) = ((u - v) * 0.5, (p - q) * 0.5);
+            // The standard deviation after one value has changed, without the difference of two nearly equal numbers.
+            let (d, e, step) = (was - self.mean, is - self.mean, (is - was) * self.per_place);
+            let change = (e * e - d * d) * self.per_place - step * step;
+            let cluster = self.cluster * change / (above_zero(variance + change).sqrt() + self.deviation + 1e-9);
+            let skew = after.abs() - before.abs();
+            let needed = |r: usize, share: f32| given.rest[r][n] / (above_zero(1.0 - share) + 1e-9);
+            let (a, b) = (needed(0, p), needed(1, q));
+            let rest = if a > b { a } else { b };
+            let fullest = if p > q { p } else { q };
+            told[0][n] = 3.0 * (is - self.target);
+            told[1][n] = 3.0 * (was - self.target);
+            told[2][n] = 6.0 * before;
+            told[3][n] = 6.0 * after;
+            told[4][n] = 6.0 * after.abs();
+            told[5][n] = 6.0 * skew;
+            told[6][n] = if cluster > 2.0 { 2.0 } else { above_zero(cluster + 2.0) - 2.0 };
+            told[7][n] = squash(given.away[n]);
+            told[8][n] = squash(given.to[n]);
+            told[9][n] = squash(rest);
+            told[10][n] = given.size[n];
+            told[11][n] = squash(3.0 * (is - was));
+            told[12][n] = cluster + self.node * skew + given.away[n];
+            told[13][n] = 1.0 - fullest;
+            told[14][n] = if rest > 0.0 && rest <= 1.0 { 1.0 } else { 0.0 };
+        }
+        told
     }
 }
 
@@ -195,14 +280,13 @@ fn share(part: Load, whole: Load) -> f64 {
 }
 
 /// Maps 0 to infinity to 0 to 1.
-fn squash(x: f64) -> f64 {
-    let x = x.max(0.0);
+#[inline]
+fn squash(x: f32) -> f32 {
+    let x = above_zero(x);
     x / (1.0 + x)
 }
 
-/// The standard deviation after one value of a population has changed.
-fn moved(mean: f64, deviation: f64, was: f64, is: f64, count: f64) -> f64 {
-    let square = (deviation * deviation + mean * mean) + (is * is - was * was) / count;
-    let mean = mean + (is - was) / count;
-    (square - mean * mean).max(0.0).sqrt()
+#[inline]
+fn above_zero(x: f32) -> f32 {
+    if x > 0.0 { x } else { 0.0 }
 }

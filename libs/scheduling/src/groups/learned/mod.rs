@@ -9,10 +9,11 @@
 
 mod construct;
 mod features;
+mod lanes;
 mod model;
 mod net;
 
 pub use construct::{ALL_PLACES, Construction, MAX_PASSES, Pass, best};
 pub use features::{FEATURES, Outlook, Unit, UnitCalls, UnitKind, request};
-pub use model::{LearnedLayout, LearnedModel, ModelError, Provenance, rank};
+pub use model::{LearnedLayout, LearnedModel, ModelError, Provenance, REFINEMENT, rank};
 pub use net::ScoreNet;

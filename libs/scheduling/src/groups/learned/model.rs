@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::instance::Instance;
 use super::super::layout::Layout;
 use super::super::objective::Weights;
+use super::super::refine::Refinement;
 use super::construct::{Construction, MAX_PASSES, Pass};
 use super::net::ScoreNet;
 
@@ -14,6 +15,9 @@ use super::net::ScoreNet;
 const FORMAT: u32 = 1;
 /// Containers times places of all passes together: about 10 ms of work.
 const WORK: usize = 60_000;
+
+/// The effort of the refinement, see [`Layout::refine`].
+pub const REFINEMENT: u64 = 2_500_000;
 
 /// Where a model comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +66,8 @@ pub struct LearnedLayout<'i> {
     pub pass: Pass,
     /// Options taken in that pass.
     pub steps: usize,
+    /// What was changed afterwards.
+    pub refinement: Refinement,
 }
 
 impl LearnedModel {
@@ -108,20 +114,27 @@ impl LearnedModel {
         &self.net
     }
 
-    /// Places what `start` does not place, in as many passes as the size of the instance allows in about 10 ms.
+    /// Places what `start` does not place, in as many passes as the size of the instance allows in about 10 ms, and refines the best.
     pub fn complete<'i>(&self, start: &Layout<'i>, weights: &Weights) -> LearnedLayout<'i> {
-        self.complete_in(start, weights, passes(start.instance()))
+        let mut found = self.chosen(start, weights);
+        found.refinement = found.layout.refine(REFINEMENT);
+        found
     }
 
-    /// As [`LearnedModel::complete`], in a given number of passes (1 to [`MAX_PASSES`]).
-    pub fn complete_in<'i>(&self, start: &Layout<'i>, weights: &Weights, passes: usize) -> LearnedLayout<'i> {
+    /// As [`LearnedModel::complete`], without the refinement: what the network alone chooses.
+    pub fn chosen<'i>(&self, start: &Layout<'i>, weights: &Weights) -> LearnedLayout<'i> {
+        self.chosen_in(start, weights, passes(start.instance()))
+    }
+
+    /// As [`LearnedModel::chosen`], in a given number of passes (1 to [`MAX_PASSES`]).
+    pub fn chosen_in<'i>(&self, start: &Layout<'i>, weights: &Weights, passes: usize) -> LearnedLayout<'i> {
         let start = Construction::of(start.clone(), *weights);
         let passes = passes.clamp(1, MAX_PASSES);
         let one = |pass: &Pass| {
             let mut construction = start.clone();
             construction.finish(&self.net, pass);
             let steps = construction.steps();
-            LearnedLayout { layout: construction.into_layout(), passes, pass: *pass, steps }
+            LearnedLayout { layout: construction.into_layout(), passes, pass: *pass, steps, refinement: Refinement::default() }
         };
         let mut best = one(&Pass::nth(0));
         for n in 1..passes {

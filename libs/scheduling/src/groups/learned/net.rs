@@ -9,6 +9,10 @@ use super::features::FEATURES;
 
 /// The largest width of a layer that is read from a file.
 const MAX_WIDTH: usize = 256;
+/// The width of the hidden layers that is computed fastest.
+const WIDTH: usize = 16;
+/// The number of rows that are computed at once.
+const TOGETHER: usize = 2;
 
 /// The weights of a scoring network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,7 +51,14 @@ impl ScoreNet {
     }
 
     /// Scores rows of features, which follow each other in `rows`. `scores` is overwritten.
+    ///
+    /// Networks of the shipped form are computed for some rows at once; the result is the same to the last bit.
     pub fn score(&self, rows: &[f32], scores: &mut Vec<f32>) {
+        if self.sizes == [FEATURES, WIDTH, WIDTH, 1] { self.score_together(rows, scores) } else { self.score_singly(rows, scores) }
+    }
+
+    /// As [`ScoreNet::score`], one row after the other, for layers of any width.
+    pub fn score_singly(&self, rows: &[f32], scores: &mut Vec<f32>) {
         scores.clear();
         let mut here = [0.0_f32; MAX_WIDTH];
         let mut next = [0.0_f32; MAX_WIDTH];
@@ -59,12 +70,8 @@ impl ScoreNet {
                 let (weights, biases) = self.params[start..start + (ins + 1) * outs].split_at(ins * outs);
                 let out = &mut next[..outs];
                 out.copy_from_slice(biases);
-                if outs == 1 {
-                    out[0] += here[..ins].iter().zip(weights).map(|(x, w)| x * w).sum::<f32>();
-                } else {
-                    for (x, w) in here[..ins].iter().zip(weights.chunks_exact(outs)).filter(|(x, _)| **x != 0.0) {
-                        out.iter_mut().zip(w).for_each(|(o, w)| *o += x * w);
-                    }
+                for (x, w) in here[..ins].iter().zip(weights.chunks_exact(outs)) {
+                    out.iter_mut().zip(w).for_each(|(o, w)| *o += x * w);
                 }
                 if l + 2 < self.sizes.len() {
                     out.iter_mut().for_each(|o| *o = o.max(0.0));
@@ -75,4 +82,43 @@ impl ScoreNet {
             scores.push(here[0]);
         }
     }
+
+    /// Two hidden layers of [`WIDTH`], for [`TOGETHER`] rows at once: their sums stay in registers, and no sum waits for another.
+    fn score_together(&self, rows: &[f32], scores: &mut Vec<f32>) {
+        scores.clear();
+        let (first, rest) = self.params.split_at((FEATURES + 1) * WIDTH);
+        let (second, last) = rest.split_at((WIDTH + 1) * WIDTH);
+        let ((first, _), (second, _)) = (first.as_chunks::<WIDTH>(), second.as_chunks::<WIDTH>());
+        let (rows, _) = rows.as_chunks::<FEATURES>();
+        let empty = [0.0; FEATURES];
+        for some in rows.chunks(TOGETHER) {
+            let rows: [&[f32; FEATURES]; TOGETHER] = std::array::from_fn(|n| some.get(n).unwrap_or(&empty));
+            let hidden = layer(rows, first);
+            let hidden = layer(hidden.each_ref(), second);
+            for row in hidden.iter().take(some.len()) {
+                let score = row.iter().zip(last).fold(last[WIDTH], |sum, (x, w)| sum + x * w);
+                scores.push(score);
+            }
+        }
+    }
+}
+
+/// A layer with ReLU. `params` has a row of weights for each input, and the biases.
+#[inline(always)]
+fn layer<const INS: usize>(rows: [&[f32; INS]; TOGETHER], params: &[[f32; WIDTH]]) -> [[f32; WIDTH]; TOGETHER] {
+    let mut sums = [params[INS]; TOGETHER];
+    for (i, weights) in params[..INS].iter().enumerate() {
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            let x = row[i];
+            for o in 0..WIDTH {
+                sum[o] += x * weights[o];
+            }
+        }
+    }
+    for sum in &mut sums {
+        for value in sum {
+            *value = if *value > 0.0 { *value } else { 0.0 };
+        }
+    }
+    sums
 }
