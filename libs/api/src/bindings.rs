@@ -50,7 +50,7 @@ pub struct DesiredBinding {
     #[serde(default, skip_serializing_if = "is_false")]
     pub delete_volumes: bool,
     /// Whether the names of its Services are to answer in other members of its pod network, too.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub names: bool,
 }
 
@@ -170,6 +170,9 @@ pub struct Preflight {
 pub struct PreflightAnswer {
     /// A sentence per object that would be refused. Empty: all would be accepted.
     pub reasons: Vec<String>,
+    /// Another member may accept the objects: only what is in this one speaks against them.
+    #[serde(default)]
+    pub elsewhere: bool,
 }
 
 /// Whether the objects of a binding shall exist.
@@ -199,6 +202,9 @@ pub struct BindingStatus {
     /// Explanation for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It has failed because of what is in this member: another one may accept the objects.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub elsewhere: bool,
     /// Message of the cluster's scheduler about pods that fit on no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<String>,

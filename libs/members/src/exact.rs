@@ -15,7 +15,7 @@ impl Member {
     /// # Errors
     /// When the member refuses the object, or does not answer.
     pub async fn create(&self, id: &ObjectId, value: &Value) -> Result<bool, MemberError> {
-        let refused = |reason: String| MemberError::Refused { id: Box::new(id.clone()), reason };
+        let refused = |reason: String| MemberError::Refused { id: Box::new(id.clone()), reason, here: false };
         let object: DynamicObject = serde_json::from_value(value.clone()).map_err(|error| refused(error.to_string()))?;
         let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
         match within(self.api(id).await?.create(&params, &object)).await {

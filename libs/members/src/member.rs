@@ -73,6 +73,8 @@ pub enum MemberError {
         id: Box<ObjectId>,
         /// The member's message.
         reason: String,
+        /// It depends on what is in this member: a quota, an admission rule, a right. Otherwise the object itself is wrong.
+        here: bool,
     },
 }
 
@@ -96,6 +98,13 @@ impl MemberError {
     /// Whether the fault concerns the object or its kind: a preflight reports these.
     pub fn is_object(&self) -> bool {
         matches!(self, Self::UnknownKind { .. } | Self::Foreign { .. } | Self::Refused { .. } | Self::NotPermitted { .. })
+    }
+    /// Whether another member may accept the object: the fault is in what this one has, not in the object.
+    pub fn is_of_this_member(&self) -> bool {
+        match self {
+            Self::Refused { here, .. } => *here,
+            error => error.is_object(),
+        }
     }
     /// Its own code if the rights of an account are at fault, else the general one for what was tried.
     pub fn code_or(&self, general: &'static str) -> &'static str {
@@ -560,6 +569,9 @@ pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a member's message contains if one of its own rules refuses an object, with whatever status.
+const ADMISSION: [&str; 2] = ["admission webhook ", "ValidatingAdmissionPolicy "];
+
 pub(crate) enum RequestError {
     Api(u16, String),
     Transport(String),
@@ -602,9 +614,14 @@ impl RequestError {
         match self {
             Self::Api(401, message) => MemberError::Unauthorized(message),
             Self::Api(409, _) => MemberError::Conflict(Box::new(id.clone())),
-            Self::Api(500, reason) if reason.starts_with(untyped::NOT_TYPED) => MemberError::Refused { id: Box::new(id.clone()), reason },
+            Self::Api(500, reason) if reason.starts_with(untyped::NOT_TYPED) => {
+                MemberError::Refused { id: Box::new(id.clone()), reason, here: false }
+            }
             Self::Api(code @ (429 | 500..), message) => MemberError::Unreachable(format!("answered {code}: {message}")),
-            Self::Api(_, reason) => MemberError::Refused { id: Box::new(id.clone()), reason },
+            Self::Api(code, reason) => {
+                let here = matches!(code, 403 | 404) || ADMISSION.iter().any(|rule| reason.contains(rule));
+                MemberError::Refused { id: Box::new(id.clone()), reason, here }
+            }
             Self::Transport(text) => MemberError::Unreachable(text),
         }
     }

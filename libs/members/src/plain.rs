@@ -28,7 +28,7 @@ impl Member {
             Err(RequestError::Api(404, _)) => {}
             Err(error) => return Err(self.refusal(error, id)),
         }
-        let refused = |error: serde_json::Error| MemberError::Refused { id: Box::new(id.clone()), reason: error.to_string() };
+        let refused = |error: serde_json::Error| MemberError::Refused { id: Box::new(id.clone()), reason: error.to_string(), here: false };
         let object: DynamicObject = serde_json::from_value(value.clone()).map_err(refused)?;
         let params = PostParams { dry_run, field_manager: Some(manager.into()) };
         let made = within(api.create(&params, &object)).await.map_err(|error| self.refusal(error, id))?;

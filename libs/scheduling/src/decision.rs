@@ -127,6 +127,6 @@ pub enum Verdict {
     LessPreferred,
     /// Its capacity is unknown at the moment.
     Unknown,
-    /// It is outside the logical cloud, cordoned, or being removed.
+    /// It is outside the logical cloud, cordoned, being removed, or does not accept the app's objects.
     NotAllowed,
 }

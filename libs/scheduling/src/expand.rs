@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::reachability::out_of_reach;
-use crate::{Element, Ledger, MemberKey, MemberRoom, MemberState, PlacementTerms, WhenFull};
+use crate::{Element, Ledger, MemberKey, MemberRoom, MemberState, PlacementTerms, RefusedDestination, WhenFull};
 
 /// Alternatives, of which exactly one is chosen.
 pub(crate) struct Group<'a> {
@@ -19,17 +19,17 @@ pub(crate) struct Group<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct MemberOption<'a> {
     pub room: &'a MemberRoom,
-    pub standing: Standing,
+    pub standing: Standing<'a>,
 }
 
 /// Whether a member may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Standing<'a> {
     Allowed,
     OutsideLogicalCloud,
     Deregistering,
-    /// The app recently did not become Ready there.
-    Refused,
+    /// The app was refused or did not become ready there, and why.
+    Refused(&'a RefusedDestination),
     Cordoned,
     /// A controller excludes it.
     Excluded,
@@ -56,23 +56,25 @@ impl<'a> Group<'a> {
         self.options.iter().filter(|c| c.standing == Standing::Allowed).map(|c| c.room)
     }
 
-    /// Leaves out the members on which the app did not become Ready.
-    pub fn refuse(&mut self, refuses: impl Fn(&MemberKey) -> bool) {
-        for option in self.options.iter_mut().filter(|option| option.standing == Standing::Allowed && refuses(&option.room.key)) {
-            option.standing = Standing::Refused;
+    /// Leaves out the members for which there is a reason why the app cannot run there.
+    pub fn refuse(&mut self, why: impl Fn(&MemberKey) -> Option<&'a RefusedDestination>) {
+        for option in self.options.iter_mut().filter(|option| option.standing == Standing::Allowed) {
+            if let Some(refused) = why(&option.room.key) {
+                option.standing = Standing::Refused(refused);
+            }
         }
     }
 
     /// Whether there is a member that would be allowed if the app had become Ready there.
     pub fn has_refused(&self) -> bool {
-        self.options.iter().any(|option| option.standing == Standing::Refused)
+        self.options.iter().any(|option| matches!(option.standing, Standing::Refused(_)))
     }
 
     /// The only provider priority that may be used: the best one of the group, if the app insists on it (`whenFull: preferred`).
     pub fn insists_on(&self, terms: &PlacementTerms, overflow: bool) -> Option<u8> {
         match terms.when_full {
             WhenFull::Preferred if !overflow => {
-                let counts = |option: &&MemberOption<'_>| matches!(option.standing, Standing::Allowed | Standing::Refused);
+                let counts = |option: &&MemberOption<'_>| matches!(option.standing, Standing::Allowed | Standing::Refused(_));
                 self.options.iter().filter(counts).map(|option| option.room.priority()).min()
             }
             _ => None,

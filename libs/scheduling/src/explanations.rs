@@ -116,7 +116,10 @@ fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>
                 considered.push(entry(room, Verdict::NotAllowed, "not a member of the logical cloud".into(), None));
             }
             Standing::Deregistering => considered.push(entry(room, Verdict::NotAllowed, "is being removed".into(), None)),
-            Standing::Refused => considered.push(entry(room, Verdict::NoRoom, "its pods found no nodes there".into(), None)),
+            Standing::Refused(refused) => {
+                let verdict = if refused.refuses { Verdict::NotAllowed } else { Verdict::NoRoom };
+                considered.push(entry(room, verdict, refused.reason.clone(), None));
+            }
             Standing::Cordoned => considered.push(entry(room, Verdict::NotAllowed, why_cordoned(room), None)),
             Standing::Excluded => {
                 let (who, why) = slot.request.terms.excluded(&room.key).unwrap_or_default();

@@ -51,7 +51,7 @@ pub struct PlanRequest {
     pub fewest_moves: bool,
 }
 
-/// A destination at which an app recently did not become Ready.
+/// A destination that refused an app, or at which the app recently did not become Ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RefusedDestination {
@@ -63,6 +63,9 @@ pub struct RefusedDestination {
     pub member: MemberKey,
     /// Why it did not become Ready there, for users.
     pub reason: String,
+    /// The member does not accept the app's objects. Otherwise its pods found no nodes, or did not become ready.
+    #[serde(default)]
+    pub refuses: bool,
 }
 
 /// A plan, or the reasons why there is none.

@@ -18,11 +18,12 @@ pub(crate) struct Slot<'a> {
 
 impl<'a> Slot<'a> {
     /// The slots of all apps of a deployment intent group, in the order of the apps.
-    pub fn of(ledger: &'a Ledger, dig: Uuid, apps: &'a [AppRequest], overflow: bool, refused: &[RefusedDestination]) -> Vec<Slot<'a>> {
+    pub fn of(ledger: &'a Ledger, dig: Uuid, apps: &'a [AppRequest], overflow: bool, refused: &'a [RefusedDestination]) -> Vec<Slot<'a>> {
         let slots = |(app, request): (usize, &'a AppRequest)| {
-            let refuses = |member: &MemberKey| refused.iter().any(|one| one.dig == dig && one.app == request.app && one.member == *member);
+            let own = |one: &&RefusedDestination| one.dig == dig && one.app == request.app;
+            let why = |member: &MemberKey| refused.iter().filter(own).find(|one| one.member == *member);
             let mut groups = groups(ledger, &request.terms);
-            groups.iter_mut().for_each(|group| group.refuse(refuses));
+            groups.iter_mut().for_each(|group| group.refuse(why));
             groups.into_iter().map(move |group| Slot { app, request, group, overflow })
         };
         apps.iter().enumerate().flat_map(slots).collect()

@@ -360,6 +360,7 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         phase,
         code: code.map(str::to_owned),
         reason,
+        elsewhere: false,
         unschedulable: None,
         objects: Vec::new(),
         scaled: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::bindings::{DesiredBinding, Preflight};
+use drover_api::bindings::{DesiredBinding, Preflight, PreflightAnswer};
 use drover_members::objects::flatten;
 use drover_members::{MemberError, Object, Owner, Sharers};
 
@@ -10,25 +10,26 @@ use crate::app::{App, Error};
 use crate::store::inventory;
 use crate::worker::{not_granted, split};
 
-/// What speaks against it, a sentence per object; also that the member does not answer.
+/// What speaks against it; also that the member does not answer, which another one may.
 ///
 /// # Errors
 /// The objects are no objects of Kubernetes, or the store fails.
-pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error> {
+pub async fn ask(app: &App, asked: &Preflight) -> Result<PreflightAnswer, Error> {
+    let here = |reasons| Ok(PreflightAnswer { reasons, elsewhere: true });
     let flat = flatten(&asked.objects)?;
     let desired = &asked.binding;
     let member = match app.member(&desired.member).await {
         Ok(member) => member.acting_as(desired.act_as.as_ref()),
-        Err(reason) => return Ok(vec![format!("it could not be asked: {reason}")]),
+        Err(reason) => return here(vec![format!("it could not be asked: {reason}")]),
     };
     let owner = Owner { hub: app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id };
     let objects = match member.prepare(&flat, &desired.namespace, &owner).await {
         Ok(objects) => objects,
-        Err(error) => return Ok(vec![error.to_string()]),
+        Err(error) => return here(vec![error.to_string()]),
     };
     let refused = not_granted(desired, &objects);
     if !refused.is_empty() {
-        return Ok(refused);
+        return Ok(PreflightAnswer { reasons: refused, elsewhere: false });
     }
     let (mut objects, hooks) = split(objects);
     // A test is written only when somebody asks for it.
@@ -39,12 +40,18 @@ pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error>
         }
     }
     let (shared, mut reasons) = sharers(app, desired, &objects).await?;
+    let mut elsewhere = true;
     match member.preflight(&objects, &owner, &desired.namespace, &shared).await {
-        // Somebody changes the object at this moment: it would be tried again.
-        Ok(against) => reasons.extend(against.iter().filter(|error| !matches!(error, MemberError::Conflict(_))).map(ToString::to_string)),
+        Ok(against) => {
+            // Somebody changes the object at this moment: it would be tried again.
+            for error in against.iter().filter(|error| !matches!(error, MemberError::Conflict(_))) {
+                elsewhere &= error.is_of_this_member();
+                reasons.push(error.to_string());
+            }
+        }
         Err(error) => reasons.push(format!("it could not be asked: {error}")),
     }
-    Ok(reasons)
+    Ok(PreflightAnswer { elsewhere: elsewhere && !reasons.is_empty(), reasons })
 }
 
 /// Who else contains the objects that apps may share, and which of them have another content.

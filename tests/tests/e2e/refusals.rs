@@ -1,8 +1,14 @@
 //! Bad requests: each is refused with its documented code, and nothing of it is written.
 
+use std::time::Duration;
+
 use base64::Engine;
-use drover_e2e::emco::Group;
-use drover_e2e::{Backend, System};
+use drover_e2e::emco::{Group, ended};
+use drover_e2e::{Backend, System, failed, scenario, succeeded};
+use drover_testkit::eventually;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 struct Case {
@@ -118,10 +124,53 @@ async fn unrenderable_or_unknown_objects_are_refused() {
         b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: none}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
     let group = approve("unknown-kind", unknown).await.unwrap();
     let id = group.verb(&system.client, "instantiate").await.unwrap();
-    let operation = drover_e2e::emco::ended(&system.client, &id).await.unwrap();
-    drover_e2e::failed(&operation, "unknown_kind");
-    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
-        kube::Api::namespaced(system.member("private-a").client.clone(), "default");
+    let operation = ended(&system.client, &id).await.unwrap();
+    failed(&operation, "unknown_kind");
+    let maps: Api<ConfigMap> = Api::namespaced(system.member("private-a").client.clone(), "default");
     assert!(maps.get_opt("half").await.unwrap().is_none(), "nothing was written");
     system.end().await;
 }
+
+/// A kind that only one cluster knows, and a name that is taken in another: the app goes where it is accepted, and says why it is not in
+/// the better place.
+async fn app_goes_to_the_cluster_that_accepts_its_objects(system: &System) {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({"metadata": {"name": "gadgets.e2e.example.com"}, "spec": {"group": "e2e.example.com", "scope": "Namespaced",
+        "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let client = system.member("public-c").client.clone();
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &definition).await.unwrap();
+    let served =
+        async || client.list_api_group_resources("e2e.example.com/v1").await.is_ok_and(|list| !list.resources.is_empty()).then_some(());
+    eventually(Duration::from_secs(60), served).await;
+    let taken: Service =
+        serde_json::from_value(json!({"metadata": {"name": "desk"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "theirs"}}}))
+            .unwrap();
+    let theirs: Api<Service> = Api::namespaced(system.member("private-a").client.clone(), "default");
+    theirs.create(&PostParams::default(), &taken).await.unwrap();
+
+    let gadget = "apiVersion: e2e.example.com/v1\nkind: Gadget\nmetadata: {name: g}\n";
+    let desk = "apiVersion: v1\nkind: Service\nmetadata: {name: desk}\nspec: {ports: [{port: 80}], selector: {app: desk}}\n";
+    for (name, objects, against) in [("gadgets", gadget, "serves no kind Gadget"), ("desk", desk, "Service/default/desk exists")] {
+        let group = Group::of(name, vec![]);
+        group.prepare_without_apps(&system.client).await.unwrap();
+        let manifests = format!("{}\n---\n{objects}", drover_e2e::apps::App::new(name, 100).manifests());
+        let body = json!({"metadata": {"name": name}, "file": base64::engine::general_purpose::STANDARD.encode(manifests)});
+        system.client.post(&format!("{}/apps", group.composite()), Some(&body)).await.unwrap();
+        // The provider of private-a is filled first.
+        let element = |provider: &str, cluster: &str| json!({"clusterProvider": provider, "cluster": cluster});
+        let intent = json!({"anyOf": [element("onprem", "private-a"), element("aws", "public-c")]});
+        let body = json!({"metadata": {"name": name}, "spec": {"app": name, "intent": intent}});
+        system.client.post(&format!("{}/generic-placement-intents/placement/app-intents", group.path()), Some(&body)).await.unwrap();
+        system.client.post(&format!("{}/approve", group.path()), None).await.unwrap();
+        let operation = ended(&system.client, &group.verb(&system.client, "instantiate").await.unwrap()).await.unwrap();
+        succeeded(&operation);
+        system.serves_on(name, "public-c").await;
+        assert!(operation.message.contains("not on onprem+private-a") && operation.message.contains(against), "{operation:?}");
+        let explained: Value = system.client.get(&format!("/v2/explain?app={name}/{name}&project=e2e")).await.unwrap();
+        let told = explained["decided"]["decision"].to_string();
+        assert!(told.contains(against), "{told}");
+    }
+}
+scenario!(app_goes_to_the_cluster_that_accepts_its_objects);

@@ -151,7 +151,7 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
     }
     for option in &slot.group.options {
         let reason = match option.standing {
-            Standing::Refused => "its pods found no nodes there".to_owned(),
+            Standing::Refused(refused) => refused.reason.clone(),
             Standing::Cordoned => format!("it {}", why_cordoned(option.room)),
             Standing::Excluded => {
                 let (who, why) = slot.request.terms.excluded(&option.room.key).unwrap_or_default();

@@ -304,6 +304,7 @@ fn member_on_which_the_pods_found_no_nodes_counts_as_full() {
         app: app.into(),
         member: key(member),
         reason: "0/1 nodes".into(),
+        refuses: member == "onprem+b",
     };
     let decide = |web: AppRequest, refused: Vec<RefusedDestination>| {
         three().ledger().decide(crate::test_fleet::id("decision"), &DecisionRequest { refused, ..request(vec![web]) })
@@ -313,6 +314,9 @@ fn member_on_which_the_pods_found_no_nodes_counts_as_full() {
     assert_eq!(places(&decide(web.clone(), vec![refused("other", "onprem+b")])), ["web>onprem+b"]);
     let all = decide(web.clone(), ALL.iter().map(|member| refused("web", member)).collect());
     assert_eq!(all.outcome, Outcome::NoRoom, "not impossible: it may run there");
+    let told = |member: &str| all.apps[0].groups[0].considered.iter().find(|one| one.member == key(member)).unwrap().clone();
+    assert_eq!((told("onprem+a").verdict, told("onprem+b").verdict), (Verdict::NoRoom, Verdict::NotAllowed));
+    assert_eq!(told("onprem+b").reason, "0/1 nodes");
     // The better provider is full for the app, so an app that insists on it has no room.
     let mut insisting = web;
     insisting.terms.when_full = WhenFull::Preferred;

@@ -132,6 +132,7 @@ mod tests {
             phase,
             code: None,
             reason: Some("because".into()),
+            elsewhere: false,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use drover_api::bindings::{DesiredBinding, DesiredState, Preflight};
-use drover_api::scheduling::{AppDecision, DigRef, MemberKey};
+use drover_api::bindings::{DesiredBinding, DesiredState, Preflight, PreflightAnswer};
+use drover_api::scheduling::{AppDecision, DigRef, MemberKey, RefusedDestination};
 use futures::StreamExt;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,6 +26,17 @@ pub struct Refusal {
     pub member: MemberKey,
     /// A sentence per object, or that the cluster could not be asked.
     pub reasons: Vec<String>,
+    /// Another cluster may accept the objects.
+    #[serde(skip)]
+    pub elsewhere: bool,
+}
+
+impl Refusal {
+    /// As a member where a decision does not place the app.
+    pub(super) fn as_destination(&self, dig: Uuid) -> RefusedDestination {
+        let reason = self.reasons.join("; ");
+        RefusedDestination { dig, app: self.app.clone(), member: self.member.clone(), reason, refuses: true }
+    }
 }
 
 /// An app with its objects.
@@ -98,8 +109,9 @@ impl App {
         });
         let answers = futures::stream::iter(asked.collect::<Vec<_>>()).map(async |asked| {
             let answer = self.services.synchronizer.preflight(&asked).await;
-            let reasons = answer.unwrap_or_else(|error| vec![format!("it could not be asked: {error}")]);
-            Refusal { app: asked.binding.app, member: asked.binding.member, reasons }
+            let PreflightAnswer { reasons, elsewhere } = answer
+                .unwrap_or_else(|error| PreflightAnswer { reasons: vec![format!("it could not be asked: {error}")], elsewhere: false });
+            Refusal { app: asked.binding.app, member: asked.binding.member, reasons, elsewhere }
         });
         answers.buffered(AT_ONCE).filter(|refusal| std::future::ready(!refusal.reasons.is_empty())).collect().await
     }

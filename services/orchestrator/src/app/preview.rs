@@ -156,7 +156,27 @@ impl App {
             operation: Uuid::nil(),
             fence: 0,
         };
-        let decision = self.services.placement.decide_dry(&request).await?;
+        let mut decision = self.services.placement.decide_dry(&request).await?;
+        // Where a cluster refuses the objects because of what it has, instantiate goes on to the next one.
+        let mut turned_down: Vec<Refusal> = Vec::new();
+        while decision.outcome == Outcome::Placed {
+            let found = self.refusals(&dig, rights.clone(), candidates, preflight::places(&decision.apps)).await;
+            let accepted = found.is_empty();
+            let lasting = found.iter().any(|refusal| !refusal.elsewhere);
+            request.refused.extend(found.iter().map(|refusal| refusal.as_destination(dig.id)));
+            turned_down.extend(found);
+            if accepted {
+                turned_down.clear();
+            }
+            if accepted || lasting {
+                break;
+            }
+            let next = self.services.placement.decide_dry(&request).await?;
+            if next.outcome != Outcome::Placed {
+                break;
+            }
+            decision = next;
+        }
         let basis = Basis::of(&apps, &decision, None);
         let mut preview = Preview { plan: None, overflow: None, refusals: Vec::new(), basis, decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
@@ -173,10 +193,10 @@ impl App {
             preview.plan = Some(plan);
         }
         let planned = preview.plan.as_ref().and_then(|document| document.plan.as_ref()).map(|plan| plan.newcomer.as_slice());
-        let decided = [Some(&preview.decision), preview.overflow.as_ref()].into_iter().flatten();
-        let decided = decided.flat_map(|decision| preflight::places(&decision.apps));
-        let places = decided.chain(planned.into_iter().flat_map(preflight::places)).collect();
+        let overflow = preview.overflow.iter().flat_map(|decision| preflight::places(&decision.apps));
+        let places = overflow.chain(planned.into_iter().flat_map(preflight::places)).collect();
         preview.refusals = self.refusals(&dig, rights, candidates, places).await;
+        preview.refusals.extend(turned_down);
         Ok(preview)
     }
 

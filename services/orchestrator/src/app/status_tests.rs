@@ -27,6 +27,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             phase,
             code: None,
             reason: None,
+            elsewhere: false,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

@@ -1,7 +1,7 @@
 //! Client of resource-synchronizer: desired state of the members. Their actual state comes by feed (`tasks::follow`).
 
 use async_trait::async_trait;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
 use drover_service::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
@@ -16,8 +16,8 @@ pub trait Synchronizer: Send + Sync {
     async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError>;
     /// Deletes the desired state of a binding that is gone. Repeating it has no effect.
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError>;
-    /// Why a member would refuse objects, a sentence per object. Nothing is written.
-    async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError>;
+    /// Why a member would refuse objects. Nothing is written.
+    async fn preflight(&self, asked: &Preflight) -> Result<PreflightAnswer, PeerError>;
     /// The pods with volumes of some StatefulSets. Nothing is written.
     async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError>;
     /// Asks for a run of the tests of a binding's chart. Repeating it has no effect.
@@ -37,8 +37,8 @@ impl Synchronizer for Client {
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError> {
         self.binding_delete(&binding).await.found(self).map(drop)
     }
-    async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError> {
-        self.preflight_ask(asked).await.answer(self).map(|answer| answer.reasons)
+    async fn preflight(&self, asked: &Preflight) -> Result<PreflightAnswer, PeerError> {
+        self.preflight_ask(asked).await.answer(self)
     }
     async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError> {
         self.volumes_ask(asked).await.answer(self)

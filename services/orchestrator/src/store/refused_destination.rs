@@ -39,5 +39,8 @@ pub async fn recent(tx: &mut PgConnection) -> StoreResult<Vec<RefusedDestination
     )
     .fetch_all(tx)
     .await?;
-    Ok(rows.into_iter().map(|(dig, app, member, reason)| RefusedDestination { dig, app, member: MemberKey(member), reason }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(dig, app, member, reason)| RefusedDestination { dig, app, member: MemberKey(member), reason, refuses: false })
+        .collect())
 }

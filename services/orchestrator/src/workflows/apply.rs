@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Share};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Preflight, Share};
 use drover_store::Timestamp;
 use drover_workflow::StepError;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::readiness::{self, Readiness, Sent};
@@ -57,6 +58,8 @@ pub enum Applied {
         code: String,
         /// For people.
         reason: String,
+        /// Another member may accept its objects.
+        elsewhere: bool,
     },
     /// The pods of one binding found no node until the deadline.
     Unschedulable {
@@ -88,17 +91,34 @@ pub async fn send_share(environment: &Environment, binding: &Binding, share: Arc
 }
 
 async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
-    let objects = {
-        let (mut connection, key) = (environment.store.pool().acquire().await?, environment.store.key()?);
-        bundle::objects_in(&mut connection, key, &binding.digest, &binding.member).await?
-    };
+    let objects = objects(environment, binding).await?;
     let digest = sent_digest(&binding.digest, &binding.member);
     environment.services.synchronizer.put_bundle(&digest, &Bundle { objects }).await.map_err(refused)
 }
 
-async fn put_binding(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
+async fn objects(environment: &Environment, binding: &Binding) -> Result<Vec<Value>, StepError> {
+    let (mut connection, key) = (environment.store.pool().acquire().await?, environment.store.key()?);
+    Ok(bundle::objects_in(&mut connection, key, &binding.digest, &binding.member).await?)
+}
+
+async fn with_rights(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<DesiredBinding, StepError> {
     let rights = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
-    let desired = DesiredBinding { grants: rights.grants.map(Arc::new), act_as: rights.act_as.map(Into::into), ..desired };
+    Ok(DesiredBinding { grants: rights.grants.map(Arc::new), act_as: rights.act_as.map(Into::into), ..desired })
+}
+
+/// What speaks against a binding in its member. Nothing is written there.
+///
+/// # Errors
+///
+/// Every error is a retry.
+pub async fn preflight(environment: &Environment, binding: &Binding) -> Result<Vec<String>, StepError> {
+    let objects = objects(environment, binding).await?;
+    let desired = with_rights(environment, binding, binding.desired(DesiredState::Present, 0)).await?;
+    Ok(environment.services.synchronizer.preflight(&Preflight { binding: desired, objects }).await?.reasons)
+}
+
+async fn put_binding(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
+    let desired = with_rights(environment, binding, desired).await?;
     environment.services.synchronizer.put_binding(&desired).await.map_err(refused)
 }
 
@@ -165,10 +185,11 @@ impl ApplyProgress {
                     until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                     notes.extend(note.map(|note| format!("{} on {}: {note}", binding.app, binding.member)));
                 }
-                Readiness::Failed { code, reason } => {
+                Readiness::Failed { code, reason, elsewhere } => {
                     return Applied::Failed {
                         binding: binding.id,
                         code,
+                        elsewhere,
                         reason: format!("{} on {}: {reason}", binding.app, binding.member),
                     };
                 }

@@ -44,6 +44,8 @@ pub enum Readiness {
         code: String,
         /// For people.
         reason: String,
+        /// Another member may accept its objects.
+        elsewhere: bool,
     },
 }
 
@@ -60,6 +62,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
             return Readiness::Failed {
                 code: status.code.clone().unwrap_or_else(|| "apply_failed".to_owned()),
                 reason: status.reason.clone().unwrap_or_else(|| "the member refused it".to_owned()),
+                elsewhere: status.elsewhere,
             };
         }
         _ => {}
@@ -79,6 +82,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                 limit.as_secs(),
                 status.map_or_else(|| "no status was reported".to_owned(), describe)
             ),
+            elsewhere: false,
         };
     }
     let mut until = deadline;
@@ -91,6 +95,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                 None => Readiness::Failed {
                     code: "cluster_unreachable".to_owned(),
                     reason: format!("its cluster has not answered for {} s", limit.as_secs()),
+                    elsewhere: false,
                 },
             };
         }
@@ -154,6 +159,7 @@ mod tests {
             phase,
             code: None,
             reason: None,
+            elsewhere: false,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

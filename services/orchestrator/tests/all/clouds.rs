@@ -141,7 +141,11 @@ async fn stop_undoes_an_instantiation_that_does_not_get_ready() {
     verb(&stack, "stop", 409).await;
     verb(&stack, "instantiate", 202).await;
     let failed = deployed(&stack, "InstantiateFailed").await;
-    assert_eq!((&failed["readyStatus"], &failed["reasons"]), (&json!("NotReady"), &json!(["onprem+b: quota exceeded"])), "{failed:#}");
+    assert_eq!(
+        (&failed["readyStatus"], &failed["reasons"]),
+        (&json!("NotReady"), &json!(["onprem+b: spec.replicas: Invalid value"])),
+        "{failed:#}"
+    );
     let spec = json!({"namespace": "other", "level": "1"});
     let refused = stack.call("PUT", CLOUD, Some(doc("lc", Some(spec)))).await;
     assert!(refused.status == 409 && refused.body["detail"].as_str().unwrap().contains("terminate first"), "{}", refused.body);

@@ -179,12 +179,13 @@ async fn destination_that_refused_an_app_is_not_planned_again() {
     let apps = stack.get("/v2/apps").await;
     let v1 = apps["items"].as_array().unwrap().iter().find(|app| app["app"] == "v1").unwrap();
     assert_eq!(v1["refused"][0]["member"], "onprem+b", "{v1:#}");
-    assert!(v1["refused"][0]["reason"].as_str().unwrap().contains("quota exceeded"), "{v1:#}");
+    assert!(v1["refused"][0]["reason"].as_str().unwrap().contains("spec.replicas: Invalid value"), "{v1:#}");
     let next = approved(&stack, "n1", "500m", &["a"], None).await;
     let before = fakes.members.history().len();
     let failed = run(&stack, &format!("{next}/instantiate")).await;
     assert_eq!(failed["code"], "plan_infeasible", "{failed:#}");
-    let told = |reason: &Value| reason.as_str().is_some_and(|reason| reason.contains("v1") && reason.contains("quota exceeded"));
+    let told =
+        |reason: &Value| reason.as_str().is_some_and(|reason| reason.contains("v1") && reason.contains("spec.replicas: Invalid value"));
     assert!(failed["reasons"].as_array().unwrap().iter().any(told), "{failed:#}");
     assert_eq!(fakes.members.history().len(), before, "nothing was tried again");
 }

@@ -159,7 +159,7 @@ async fn dry_runs_say_what_the_cluster_would_refuse() {
     assert_eq!(dry("instantiate").await["refusals"], Value::Null);
 
     fakes.members.behave("shop", "a", Behaviour::Refused);
-    let refusal = json!([{"app": "shop", "member": "onprem+a", "reasons": ["quota exceeded"]}]);
+    let refusal = json!([{"app": "shop", "member": "onprem+a", "reasons": ["spec.replicas: Invalid value"]}]);
     assert_eq!(dry("instantiate").await["refusals"], refusal);
     assert!(fakes.members.present().is_empty() && fakes.ledger.all().is_empty(), "a dry run writes nothing");
 

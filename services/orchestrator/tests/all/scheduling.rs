@@ -5,7 +5,7 @@ use std::time::Duration;
 use drover_api::plans::PlanSubject;
 use drover_api::scheduling::{Holds, Plan, PlanScheduling};
 use drover_testkit::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::base::member;
 use crate::fakes::Behaviour;
@@ -70,18 +70,38 @@ async fn deployment_whose_pods_find_no_nodes_gets_room_where_it_is_by_a_move() {
 }
 
 #[tokio::test]
-async fn deployment_with_another_version_of_a_shared_object_goes_to_another_member_or_fails() {
+async fn deployment_refused_for_what_a_member_has_goes_to_another_member_or_fails_with_the_reason_of_each() {
     let fakes = members();
     let stack = Stack::waiting(&fakes, LONG).await;
-    fakes.members.behave("shop", "a", Behaviour::Differs);
+    fakes.members.behave("shop", "a", Behaviour::RefusedHere);
     let dig = approved(&stack, "shop", "600m", &["a", "b"], None).await;
-    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    let dry = stack.call("POST", &format!("{dig}/instantiate?dryRun=All"), None).await.body;
+    assert_eq!(dry["decision"]["apps"][0]["groups"][0]["placement"]["member"], "onprem+b", "{dry:#}");
+    assert_eq!(dry["refusals"], Value::Null, "{dry:#}");
+    let operation = run(&stack, &format!("{dig}/instantiate")).await;
+    expect_state(&operation, "succeeded");
+    assert_eq!(operation["message"], "instantiated; shop not on onprem+a: quota exceeded");
     assert_eq!(fakes.members.present(), ["shop@b"]);
-    fakes.members.behave("blog", "a", Behaviour::Differs);
-    let dig = approved(&stack, "blog", "100m", &["a"], None).await;
+
+    // Every allowed member refuses it: each is named, the third without anything having been written there.
+    ["a", "b"].iter().for_each(|member| fakes.members.behave("blog", member, Behaviour::RefusedHere));
+    let dig = approved(&stack, "blog", "100m", &["a", "b"], None).await;
+    let dry = stack.call("POST", &format!("{dig}/instantiate?dryRun=All"), None).await.body;
+    assert_eq!(dry["refusals"].as_array().unwrap().len(), 2, "{dry:#}");
     let operation = run(&stack, &format!("{dig}/instantiate")).await;
     expect_state(&operation, "failed");
-    assert_eq!(operation["code"], "shared_object_differs");
+    assert_eq!(operation["code"], "preflight_failed");
+    let reasons = operation["reasons"].as_array().unwrap();
+    let told = |member: &str| reasons.contains(&json!(format!("blog: onprem+{member}: quota exceeded")));
+    assert!(told("a") && told("b"), "{operation:#}");
+    assert_eq!(fakes.members.history().iter().filter(|entry| entry.starts_with("present blog")).count(), 1, "the other was only asked");
+    assert_eq!((fakes.members.present(), fakes.ledger.all().len()), (vec!["shop@b".to_owned()], 1));
+
+    // What every member would refuse is not tried elsewhere.
+    fakes.members.behave("cart", "a", Behaviour::Refused);
+    let dig = approved(&stack, "cart", "100m", &["a", "b"], None).await;
+    let operation = run(&stack, &format!("{dig}/instantiate")).await;
+    expect_state(&operation, "failed");
     assert_eq!(fakes.members.present(), ["shop@b"]);
 }
 

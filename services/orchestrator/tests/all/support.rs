@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::agents::AgentOrders;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
@@ -99,7 +99,7 @@ impl Synchronizer for NoPeers {
     async fn volumes(&self, _: &VolumeQuestion) -> Result<VolumeAnswer, PeerError> {
         no_peer()
     }
-    async fn preflight(&self, _: &Preflight) -> Result<Vec<String>, PeerError> {
+    async fn preflight(&self, _: &Preflight) -> Result<PreflightAnswer, PeerError> {
         no_peer()
     }
     async fn put_test(&self, _: Uuid, _: TestOrder) -> Result<(), PeerError> {

@@ -32,7 +32,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<Bi
 #[utoipa::path(post, path = "/internal/preflights", operation_id = "preflight_ask", tag = "peer", request_body = Preflight,
     responses((status = 200, description = "What speaks against it", body = PreflightAnswer)))]
 pub async fn preflight(State(app): State<App>, Json(asked): Json<Preflight>) -> Result<Json<PreflightAnswer>, Problem> {
-    Ok(Json(PreflightAnswer { reasons: preflight::reasons(&app, &asked).await? }))
+    Ok(Json(preflight::ask(&app, &asked).await?))
 }
 
 /// Asks a member which pods with volumes some StatefulSets have. Nothing is written.

@@ -34,7 +34,7 @@ impl Worker {
         }
         for volume in &share.volumes {
             if let Err(reason) = take_over(member, volume, self.app.hub).await? {
-                return Ok(Some(self.fail(id, Failure { code: "preflight_failed", reason })));
+                return Ok(Some(self.fail(id, Failure::new("preflight_failed", reason))));
             }
         }
         Ok(None)

@@ -244,7 +244,7 @@ impl Worker {
                 if self.bindings[&id].tests_run() {
                     return Ok(Some(Outcome::Settled));
                 }
-                Ok(Some(self.fail(id, Failure { code: "hook_failed", reason: format!("hook {object}: {reason}") })))
+                Ok(Some(self.fail(id, Failure::new("hook_failed", format!("hook {object}: {reason}")))))
             }
             // What an earlier run left is in the way, as for Helm (`before-hook-creation` is its default).
             None if !self.delete_hook(member, id, hook).await? => Ok(Some(Outcome::Again)),

@@ -26,6 +26,15 @@ pub struct Failure {
     pub code: &'static str,
     /// The reason for people to read.
     pub reason: String,
+    /// Another member may accept the objects: the reason is in what this one has.
+    pub elsewhere: bool,
+}
+
+impl Failure {
+    /// A failure that has nothing to do with the member.
+    pub fn new(code: &'static str, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), elsewhere: false }
+    }
 }
 
 /// Address and digest of a desired object.
@@ -251,6 +260,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         fence: desired.fence,
         phase,
         code: why.as_ref().map(|why| why.code.to_owned()),
+        elsewhere: phase == Phase::Failed && why.as_ref().is_some_and(|why| why.elsewhere),
         reason: why.map(|why| why.reason),
         unschedulable,
         objects,
@@ -281,7 +291,7 @@ fn present_phase(
     if let Some(failure) = hindered(&bound.failure).filter(|_| !bound.tests_run()) {
         return (Phase::Failed, Some(failure));
     }
-    let hook = || bound.hook.as_ref().map(|hook| Failure { code: "not_ready", reason: format!("hook {hook} runs") });
+    let hook = || bound.hook.as_ref().map(|hook| Failure::new("not_ready", format!("hook {hook} runs")));
     let Some(wanted) = &bound.wanted else { return (Phase::Pending, hindered(&bound.hindrance).or_else(hook)) };
     if objects.iter().any(|object| !object.applied) {
         return (Phase::Applying, hindered(&bound.hindrance));
@@ -292,7 +302,7 @@ fn present_phase(
             None if bound.has_ended(id, digest, view) => bound.failure_of_ended(id)?,
             _ => return None,
         };
-        Some(Failure { code: "not_ready", reason: format!("{id} {reason}") })
+        Some(Failure::new("not_ready", format!("{id} {reason}")))
     });
     if let Some(failed) = failed {
         return (Phase::Failed, Some(failed));
@@ -307,11 +317,11 @@ fn present_phase(
                     labels::SERVING_AFTER
                 ),
             };
-            bound.warms_up().then_some(Failure { code: "not_ready", reason })
+            bound.warms_up().then_some(Failure::new("not_ready", reason))
         };
         let hands_over = || {
             let reason = "its pods and volumes are being given up or taken over".to_owned();
-            bound.has_open_share().then_some(Failure { code: "not_ready", reason })
+            bound.has_open_share().then_some(Failure::new("not_ready", reason))
         };
         return match hook().filter(|_| bound.hooks_due).or_else(warms_up).or_else(hands_over) {
             None if !bound.hooks_due => (Phase::Ready, None),
@@ -323,7 +333,7 @@ fn present_phase(
         (None, Some(trouble)) => ("not_ready", trouble.to_owned()),
         (None, None) => ("not_ready", format!("{}/{} {}", waiting.kind, waiting.name, waiting.reason.as_deref().unwrap_or("is not ready"))),
     };
-    (Phase::Applied, Some(Failure { code, reason }))
+    (Phase::Applied, Some(Failure::new(code, reason)))
 }
 
 fn hindered(by: &Option<Box<Failure>>) -> Option<Failure> {
@@ -331,7 +341,7 @@ fn hindered(by: &Option<Box<Failure>>) -> Option<Failure> {
 }
 
 fn remaining(objects: &[ObjectStatus], pods: usize) -> Option<Failure> {
-    Some(Failure { code: "deleting", reason: format!("{} objects and {pods} pods are still there", objects.len()) })
+    Some(Failure::new("deleting", format!("{} objects and {pods} pods are still there", objects.len())))
 }
 
 fn status_of_seen(id: &ObjectId, seen: Option<&Seen>) -> ObjectStatus {
@@ -489,7 +499,7 @@ mod tests {
         let waiting = status(&bound(), &view(|seen| seen.readiness = Readiness::NotReady("0 of 1".into())), None);
         assert_eq!((waiting.phase, waiting.reason.as_deref()), (Phase::Applied, Some("Thing/x 0 of 1")));
         assert_eq!(phase(&bound(), &view(|seen| seen.readiness = Readiness::Failed("no".into()))), Phase::Failed);
-        let lost = Failure { code: "unreachable", reason: "away".into() };
+        let lost = Failure::new("unreachable", "away");
         assert_eq!(status(&bound(), &view(|_| {}), Some(&lost)).phase, Phase::Unreachable);
         let mut absent = bound();
         absent.row.desired.state = DesiredState::Absent;

@@ -232,7 +232,7 @@ impl Worker {
                         listed_by += LIST;
                         Ok(())
                     }
-                    Ok(false) => Err(SessionEnd::Lost(Failure { code: "unreachable", reason: format!("did not list its pods within {} s", LIST.as_secs()) })),
+                    Ok(false) => Err(SessionEnd::Lost(Failure::new("unreachable", format!("did not list its pods within {} s", LIST.as_secs())))),
                     Err(end) => Err(end),
                 },
                 Some(written) = self.writes.join_next(), if !self.writes.is_empty() => Box::pin(self.take_written(&member, written)).await,

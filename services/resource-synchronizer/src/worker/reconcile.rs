@@ -97,7 +97,7 @@ impl Worker {
         let owner = self.owner(bound);
         let Some(bundle) = store::bundles::get(&self.app.store, &desired.digest).await? else {
             let reason = format!("there is no bundle {}", desired.digest);
-            return Ok(self.fail(id, Failure { code: "preflight_failed", reason }));
+            return Ok(self.fail(id, Failure::new("preflight_failed", reason)));
         };
         let objects = match self.prepared(member, bound, &bundle).await? {
             Ok(objects) => objects,
@@ -335,7 +335,7 @@ impl Worker {
                 Err(MemberError::Conflict(_)) => false,
                 Err(error) => {
                     if self.bindings.contains_key(&id) {
-                        self.fail(id, Failure { code: error.code_or("delete_failed"), reason: error.to_string() });
+                        self.fail(id, Failure::new(error.code_or("delete_failed"), error.to_string()));
                     }
                     false
                 }
@@ -369,7 +369,7 @@ impl Worker {
         bound: &BindingState,
         bundle: &[Value],
     ) -> Result<Result<Vec<Object>, Failure>, Error> {
-        let refused = |code, reason: String| Ok(Err(Failure { code, reason }));
+        let refused = |code, reason: String| Ok(Err(Failure::new(code, reason)));
         let flat = flatten(bundle)?;
         let flat = match &bound.row.desired.share {
             Some(share) => shared_out(flat, share, &bound.row.desired.namespace),
@@ -381,8 +381,10 @@ impl Worker {
                 reasons if reasons.is_empty() => Ok(Ok(objects)),
                 reasons => refused("not_granted", reasons.join("; ")),
             },
-            Err(error @ MemberError::UnknownKind { .. }) => refused(error.code(), error.to_string()),
-            Err(error) if error.is_object() => refused("preflight_failed", error.to_string()),
+            Err(error) if error.is_object() => {
+                let code = if matches!(error, MemberError::UnknownKind { .. }) { error.code() } else { "preflight_failed" };
+                Ok(Err(Failure { elsewhere: error.is_of_this_member(), ..Failure::new(code, error.to_string()) }))
+            }
             Err(error) => Err(error.into()),
         }
     }

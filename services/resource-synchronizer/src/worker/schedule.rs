@@ -107,7 +107,7 @@ impl Worker {
         let Some(bound) = self.bindings.get_mut(&id) else { return };
         tracing::warn!(cluster.id = %self.key, binding.id = %id, attempts = bound.attempts, %error, "the member does not answer for the binding");
         let code = if bound.present() { "apply_failed" } else { "delete_failed" };
-        let failure = Box::new(Failure { code, reason: error.to_string() });
+        let failure = Box::new(Failure::new(code, error.to_string()));
         if bound.attempts >= HINDRANCES {
             bound.failure = Some(failure.clone());
         }

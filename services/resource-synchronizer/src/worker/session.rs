@@ -18,7 +18,7 @@ use crate::store;
 
 impl Worker {
     pub(super) async fn connect(&mut self, version: i64) -> Result<(Arc<Member>, mpsc::Receiver<Event>), SessionEnd> {
-        let failure = |code, reason| SessionEnd::Lost(Failure { code, reason });
+        let failure = |code, reason| SessionEnd::Lost(Failure::new(code, reason));
         let client = match self.app.clients.cached(&self.key, version).await {
             Some(client) => client,
             None => {
@@ -74,8 +74,7 @@ impl Worker {
             self.bindings.values().filter(|bound| bound.present() && bound.wanted.is_none()).map(|bound| bound.id()).collect();
         for some in unknown.chunks(BUNDLES) {
             let digests: BTreeSet<&str> = some.iter().map(|id| &*self.bindings[id].row.desired.digest).collect();
-            let stored =
-                |error: drover_store::StoreError| SessionEnd::Lost(Failure { code: "store_unavailable", reason: error.to_string() });
+            let stored = |error: drover_store::StoreError| SessionEnd::Lost(Failure::new("store_unavailable", error.to_string()));
             let bundles = store::bundles::get_all(&self.app.store, digests).await.map_err(stored)?;
             for id in some {
                 // A binding that cannot be prepared gets a pass, which says why.
@@ -127,10 +126,7 @@ impl Worker {
         // A new session lists and watches every kind again.
         if let Event::Panicked(kind) = &event {
             tracing::error!(cluster.id = %self.key, ?kind, "the task of a watch panicked; the session with the member starts again");
-            return Err(SessionEnd::Lost(Failure {
-                code: "internal",
-                reason: "the watch of a kind failed; it is started again".to_owned(),
-            }));
+            return Err(SessionEnd::Lost(Failure::new("internal", "the watch of a kind failed; it is started again")));
         }
         match event.object().and_then(|object| self.writing.values_mut().find(|writing| writing.objects.contains(object))) {
             Some(writing) => writing.seen.push(event),
@@ -165,7 +161,7 @@ impl Worker {
 
     /// Checks by one request whether the member answers at all.
     pub(super) async fn probe(&self, member: &Member) -> Result<(), SessionEnd> {
-        let lost = |code, reason| Err(SessionEnd::Lost(Failure { code, reason }));
+        let lost = |code, reason| Err(SessionEnd::Lost(Failure::new(code, reason)));
         match timeout(drover_members::member::DEADLINE, member.client().list_core_api_versions()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => lost("unauthorized", status.message.clone()),

@@ -60,7 +60,7 @@ impl Worker {
             if conflicts.len() > 1 {
                 reason = format!("{reason} ({} more objects differ)", conflicts.len() - 1);
             }
-            return Ok(Err(Some(Failure { code: "shared_object_differs", reason })));
+            return Ok(Err(Some(Failure { elsewhere: true, ..Failure::new("shared_object_differs", reason) })));
         }
         Ok(if leaving { Err(None) } else { Ok(found) })
     }

@@ -72,10 +72,10 @@ impl From<Error> for WriteEnd {
         match error {
             // A kind whose CRD is not effective yet, or an object that somebody else changed at the same time.
             Error::Member(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Self::Later,
-            Error::Member(error @ (MemberError::Foreign { .. } | MemberError::NotPermitted { .. })) => {
-                Self::Failed(Failure { code: error.code(), reason: error.to_string() })
+            Error::Member(error) if error.is_object() => {
+                let code = if matches!(error, MemberError::Refused { .. }) { "apply_failed" } else { error.code() };
+                Self::Failed(Failure { elsewhere: error.is_of_this_member(), ..Failure::new(code, error.to_string()) })
             }
-            Error::Member(error @ MemberError::Refused { .. }) => Self::Failed(Failure { code: "apply_failed", reason: error.to_string() }),
             error => Self::Broken(error),
         }
     }
@@ -102,7 +102,8 @@ impl Write {
             if !against.is_empty() {
                 let reasons: Vec<String> = against.iter().map(ToString::to_string).collect();
                 let code = against.iter().map(|error| error.code_or(PREFLIGHT)).find(|code| *code != PREFLIGHT).unwrap_or(PREFLIGHT);
-                return Err(WriteEnd::Failed(Failure { code, reason: reasons.join("; ") }));
+                let elsewhere = against.iter().all(MemberError::is_of_this_member);
+                return Err(WriteEnd::Failed(Failure { elsewhere, ..Failure::new(code, reasons.join("; ")) }));
             }
         }
         let _turn = self.app.turn_to_write().await;

@@ -172,7 +172,7 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     let desired = binding("shop", "b1");
     stack.desire(&desired).await;
     let status = stack.reaches(&desired, Phase::Failed).await;
-    assert_eq!(status.code.as_deref(), Some("preflight_failed"));
+    assert_eq!((status.code.as_deref(), status.elsewhere), (Some("preflight_failed"), true));
     assert!(status.reason.unwrap().contains("Secret/default/key"));
     assert_eq!(stack.names().await, Vec::<String>::new());
 
@@ -197,7 +197,8 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     stack.bundle("b3", vec![json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}})]).await;
     let unknown = binding("things", "b3");
     stack.desire(&unknown).await;
-    assert!(stack.reaches(&unknown, Phase::Failed).await.reason.unwrap().contains("serves no kind Thing"));
+    let status = stack.reaches(&unknown, Phase::Failed).await;
+    assert!(status.elsewhere && status.reason.as_ref().unwrap().contains("serves no kind Thing"), "{status:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! The objects of an instantiation: its bindings, their delivery to the members, and the pivot.
 
-use drover_service::codes;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
@@ -43,11 +42,13 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
             ctx.progress(note);
             Ok(Outcome::park(keys).until(until))
         }
-        // An object that apps share differs from that of another app there: another member may have none of that app.
-        Applied::Failed { binding, code, reason } if code == codes::SHARED_OBJECT_DIFFERS.name && ctx.round <= REPLANS => {
-            match targets.iter().find(|target| target.id == binding) {
-                Some(target) if room::has_other_place(ctx, target, &reason).await? => ctx.state.lost = Some(reason),
-                _ => return Err(StepError::fail(&code, reason)),
+        // Of what is in that member: another app owns an object of that name, the kind is not served, a quota or a rule is against it.
+        Applied::Failed { binding, code, reason, elsewhere: true } if ctx.round <= REPLANS => {
+            let target = targets.iter().find(|target| target.id == binding);
+            let target = target.ok_or_else(|| StepError::fail("internal", format!("{binding} is no binding of this operation")))?;
+            match room::accepted_elsewhere(ctx, target, &reason).await? {
+                Ok(()) => ctx.state.lost = Some(reason),
+                Err(refusals) => return Err(StepError::fail(&code, reason).reasons(refusals)),
             }
             Ok(Outcome::next())
         }
@@ -89,6 +90,9 @@ pub(super) async fn become_current(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnec
     binding::set_role(&mut *tx, &ids, Role::Current, ctx.id).await?;
     deployment::reach(&mut *tx, ctx.input.dig.id, DeploymentState::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     hold::drop_all(tx, ctx.id).await?;
-    ctx.progress("instantiated");
+    ctx.progress(match ctx.state.search.not_there() {
+        avoided if avoided.is_empty() => "instantiated".to_owned(),
+        avoided => format!("instantiated; {}", avoided.join("; ")),
+    });
     Ok(Outcome::next())
 }

@@ -26,7 +26,7 @@ use crate::store::binding::{Binding, Role};
 
 pub(super) use decide::{decide, release_decision};
 pub(super) use make_room::{make_room, release_made, release_room, room_made};
-pub(super) use other_place::{has_other_place, moves_make_room};
+pub(super) use other_place::{accepted_elsewhere, has_other_place, moves_make_room};
 pub(super) use overflow::{overflow, release_overflow};
 pub(super) use plan::{places, plan, plan_order, why_infeasible};
 pub(super) use turn::leave as leave_queue;
@@ -92,7 +92,7 @@ pub struct SearchState {
     /// When a plan first depended on pods that had no nodes yet.
     #[serde(default)]
     starting_since: Option<Timestamp>,
-    /// Members on which an app of the group found no nodes, of all rounds.
+    /// Members that refused an app of the group, or on which its pods found no nodes, of all rounds.
     #[serde(default)]
     pub(super) avoided: Vec<RefusedDestination>,
     /// Apps that must be applied in this order, each when the one before is ready.
@@ -122,6 +122,12 @@ impl SearchState {
         for pair in self.order.windows(2) {
             after.entry(pair[1].clone()).or_default().push(After { app: pair[0].clone(), ready: true, wait_s: 0 });
         }
+    }
+
+    /// Where apps of the group could not run, and why, for people.
+    pub(super) fn not_there(&self) -> Vec<String> {
+        let avoided = self.avoided.iter();
+        avoided.map(|RefusedDestination { app, member, reason, .. }| format!("{app} not on {member}: {reason}")).collect()
     }
 
     /// Whether the decision found no room for `apps`.

@@ -1,30 +1,87 @@
-//! Whether an app whose pods found no nodes can go elsewhere, or get room where it is.
+//! Whether an app that could not run where it was placed can go elsewhere, or get room where it is.
 
 use drover_api::plans::PlanOrder;
-use drover_api::scheduling::{DecisionRequest, Outcome as Decided, PlanKind, RefusedDestination};
+use drover_api::scheduling::{DecisionRequest, MemberKey, Outcome as Decided, PlanKind, RefusedDestination};
 use drover_workflow::{Ctx, StepError};
 
-use super::{SeeksRoom, plan::plan_order, search};
+use super::super::apply;
+use super::{SeeksRoom, placed, places, plan::plan_order, reasons, search};
 use crate::store::binding::Binding;
 
 /// Records that the pods of `copy` found no nodes, so that later rounds place it elsewhere, and asks whether there is another place, as
 /// it is or after moves. The other apps of the group keep their claims meanwhile.
 pub(in super::super) async fn has_other_place<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: &str) -> Result<bool, StepError> {
-    let refused = RefusedDestination { dig: copy.dig.id, app: copy.app.clone(), member: copy.member.clone(), reason: reason.to_owned() };
-    let avoided = &mut search(ctx).state.avoided;
-    if !avoided.iter().any(|known| known.app == refused.app && known.member == refused.member) {
-        avoided.push(refused);
+    avoid(ctx, copy, &copy.member, format!("its pods found no nodes there: {}", without_place(copy, reason)), false);
+    Ok(other_places(ctx, copy).await?.is_ok())
+}
+
+/// Records that the member of `copy` refused its objects, and looks for another one, as it is or after moves. Each is asked first whether
+/// it would accept them, so that nothing is moved for an app that is refused there too. `Err`: why it cannot run on any of its members.
+pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
+    ctx: &mut Ctx<W>,
+    copy: &Binding,
+    reason: &str,
+) -> Result<Result<(), Vec<String>>, StepError> {
+    avoid(ctx, copy, &copy.member, without_place(copy, reason).to_owned(), true);
+    loop {
+        let places = match other_places(ctx, copy).await? {
+            Ok(places) => places,
+            Err(reasons) => return Ok(Err(reasons)),
+        };
+        let mut accepted = true;
+        for place in places {
+            let there = Binding { member: place.clone(), ..copy.clone() };
+            let against = apply::preflight(&ctx.environment.clone(), &there).await?;
+            if !against.is_empty() {
+                avoid(ctx, copy, &place, against.join("; "), true);
+                accepted = false;
+            }
+        }
+        if accepted {
+            return Ok(Ok(()));
+        }
     }
+}
+
+/// The text of a reason that begins with the app and its place.
+fn without_place<'r>(copy: &Binding, reason: &'r str) -> &'r str {
+    reason.strip_prefix(&format!("{} on {}: ", copy.app, copy.member)).unwrap_or(reason)
+}
+
+fn avoid<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, member: &MemberKey, reason: String, refuses: bool) {
+    let refused = RefusedDestination { dig: copy.dig.id, app: copy.app.clone(), member: member.clone(), reason, refuses };
+    let avoided = &mut search(ctx).state.avoided;
+    avoided.retain(|known| known.app != refused.app || known.member != refused.member);
+    avoided.push(refused);
+}
+
+/// Where the app of `copy` would be placed without the members that later rounds avoid, as it is or after moves. `Err`: why nowhere.
+async fn other_places<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding) -> Result<Result<Vec<MemberKey>, Vec<String>>, StepError> {
     let (operation, fence) = (ctx.id, ctx.fence);
     let apps = vec![copy.request.clone()];
     let request = DecisionRequest { apps: apps.clone(), ..search(ctx).decision_request(operation, fence, false) };
     let services = ctx.environment.services.clone();
-    if services.placement.decide_dry(&request).await?.outcome == Decided::Placed {
-        return Ok(true);
+    let decision = services.placement.decide_dry(&request).await?;
+    if decision.outcome == Decided::Placed {
+        return Ok(Ok(placed(&decision.apps).into_iter().map(|placed| placed.member).collect()));
     }
     let kind = PlanKind::Newcomer { dig: copy.dig.clone(), apps };
     let order = PlanOrder { kind, dry_run: true, after_seq: None, ..plan_order(ctx, 0).await? };
-    Ok(services.migration.plan(ctx.derived_id("plan/other-place"), &order).await.is_ok_and(|document| document.plan.is_some()))
+    let tried = search(ctx).state.avoided.len();
+    let id = ctx.derived_id(&format!("plan/other-place/{tried}"));
+    // Without migration there are no moves.
+    let planned = services.migration.plan(id, &order).await.ok().and_then(|document| document.plan);
+    if let Some(plan) = planned {
+        return Ok(Ok(places(&plan).into_iter().map(|(_, member)| member).collect()));
+    }
+    if !search(ctx).insists() {
+        return Ok(Err(reasons(&decision)));
+    }
+    let decision = services.placement.decide_dry(&DecisionRequest { overflow: true, ..request }).await?;
+    Ok(match decision.outcome {
+        Decided::Placed => Ok(placed(&decision.apps).into_iter().map(|placed| placed.member).collect()),
+        _ => Err(reasons(&decision)),
+    })
 }
 
 /// Whether moves would make room for `copy` on the member where its pods found no nodes. When it was placed there, the nodes that the pods

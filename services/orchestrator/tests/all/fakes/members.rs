@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use drover_api::bindings::{
-    BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, Release, ScaledWorkload, SetName, SetShare, Share,
-    StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer, VolumeQuestion,
+    BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, PreflightAnswer, Release, ScaledWorkload, SetName,
+    SetShare, Share, StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer, VolumeQuestion,
 };
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
@@ -21,10 +21,10 @@ pub enum Behaviour {
     Stuck,
     /// Its pods fit on no node.
     Unschedulable,
-    /// The member refuses its objects.
+    /// The member refuses its objects, as every other one would.
     Refused,
-    /// Another app there contains a shared object with other content.
-    Differs,
+    /// The member refuses its objects because of what is there.
+    RefusedHere,
     /// The member is unreachable.
     Unreachable,
     /// It is ready, and its pods take long to end.
@@ -203,7 +203,7 @@ impl FakeMembers {
             (true, Behaviour::OnlyOnePod) if inner.wants(desired).len() > 1 => Phase::Applied,
             (true, Behaviour::Ready | Behaviour::Lingering | Behaviour::OnlyOnePod) => Phase::Ready,
             (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
-            (true, Behaviour::Refused | Behaviour::Differs) => Phase::Failed,
+            (true, Behaviour::Refused | Behaviour::RefusedHere) => Phase::Failed,
         };
         let object = ObjectStatus {
             group: "apps".into(),
@@ -221,9 +221,9 @@ impl FakeMembers {
             digest: desired.digest.clone(),
             fence: desired.fence,
             phase,
-            code: (phase == Phase::Failed)
-                .then(|| if behaviour == Behaviour::Differs { "shared_object_differs" } else { "preflight_failed" }.to_owned()),
-            reason: (phase == Phase::Failed).then(|| "quota exceeded".to_owned()),
+            code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
+            reason: (phase == Phase::Failed).then(|| against(behaviour).to_owned()),
+            elsewhere: phase == Phase::Failed && behaviour == Behaviour::RefusedHere,
             unschedulable: (present && behaviour == Behaviour::Unschedulable)
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
@@ -241,6 +241,11 @@ impl FakeMembers {
         inner.statuses.insert(desired.id, status.clone());
         self.feed.publish(desired.id.to_string(), Some(status));
     }
+}
+
+/// Why a member refuses objects.
+fn against(behaviour: Behaviour) -> &'static str {
+    if behaviour == Behaviour::RefusedHere { "quota exceeded" } else { "spec.replicas: Invalid value" }
 }
 
 impl Inner {
@@ -339,11 +344,13 @@ impl Synchronizer for FakeMembers {
         Ok(VolumeAnswer { pods: pods.concat(), problems: problems.concat() })
     }
 
-    async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError> {
+    async fn preflight(&self, asked: &Preflight) -> Result<PreflightAnswer, PeerError> {
         assert!(!asked.objects.is_empty(), "nothing is asked about");
         let key = (asked.binding.app.clone(), asked.binding.member.cluster().to_owned());
-        let refuses = self.inner.lock().unwrap().behaviour.get(&key) == Some(&Behaviour::Refused);
-        Ok(if refuses { vec!["quota exceeded".to_owned()] } else { vec![] })
+        let behaviour = self.inner.lock().unwrap().behaviour.get(&key).copied();
+        let refuses = behaviour.filter(|behaviour| matches!(behaviour, Behaviour::Refused | Behaviour::RefusedHere));
+        let reasons = refuses.into_iter().map(|behaviour| against(behaviour).to_owned()).collect();
+        Ok(PreflightAnswer { reasons, elsewhere: refuses == Some(Behaviour::RefusedHere) })
     }
 
     /// A test ends at once: it succeeds, or fails where its app is stuck, or goes on for ever where its app lingers.
