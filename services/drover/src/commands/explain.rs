@@ -160,7 +160,11 @@ fn text(app: &str, explanation: &Explanation, item: Option<&AppView>) -> String 
             let reason = item.and_then(|item| item.reason.as_ref()).map_or_else(String::new, |reason| format!(": {reason}"));
             format!("{app} runs nowhere{state}{reason}\n")
         }
-        false => format!("{app} is on {}{how}\n", members.join(", ")),
+        false => {
+            let reason = item.and_then(|item| item.reason.as_ref());
+            let failed = reason.map_or_else(String::new, |reason| format!("its last change failed: {reason}\n"));
+            format!("{app} is on {}{how}\n{failed}", members.join(", "))
+        }
     };
     let mut section = |title: String, decision: &AppDecision| {
         let table = output::table(

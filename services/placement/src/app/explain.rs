@@ -20,9 +20,11 @@ impl App {
     /// # Errors
     /// `NotFound` if nothing was ever decided about the app; `Store` if the log cannot be read.
     pub async fn explain(&self, project: &str, group: &str, app: &str) -> Result<Explanation, LedgerError> {
-        let stored = store::last_about(&self.store, project, group, app).await?;
         let mut book = self.copy();
         let claims = book.claims_of_app(project, group, app);
+        // What was decided after the claims were written last placed nothing: a later change was refused, and the app stayed where it is.
+        let until = claims.iter().map(|claim| claim.fence).max().unwrap_or(i64::MAX);
+        let stored = store::last_about(&self.store, project, group, app, until).await?;
         let dig = claims
             .first()
             .map(|claim| DigRef::clone(&claim.dig))

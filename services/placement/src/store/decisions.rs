@@ -82,11 +82,12 @@ pub async fn decision(store: &Store, id: Uuid) -> StoreResult<Option<StoredDecis
     row.complete(store, answer).await.map(Some)
 }
 
-/// The last decision about an app of the deployment intent group or composite app `group`, if there is one.
+/// The last decision about an app of the deployment intent group or composite app `group` that was made with at most this fence, if there
+/// is one.
 ///
 /// # Errors
 /// The store fails, or a decision is damaged.
-pub async fn last_about(store: &Store, project: &str, group: &str, app: &str) -> StoreResult<Option<StoredDecision>> {
+pub async fn last_about(store: &Store, project: &str, group: &str, app: &str, fence: i64) -> StoreResult<Option<StoredDecision>> {
     let mut before = i64::MAX;
     loop {
         let query = sqlx::query_as(include_str!("sql/decisions_about.sql")).bind(project).bind(group).bind(before).bind(PAGE);
@@ -94,7 +95,7 @@ pub async fn last_about(store: &Store, project: &str, group: &str, app: &str) ->
         let last = (rows.len() as i64) < PAGE;
         for row in rows {
             let answer: Decision = packed::unpack(&row.answer)?;
-            if answer.apps.iter().any(|part| part.app == app) {
+            if row.fence <= fence && answer.apps.iter().any(|part| part.app == app) {
                 return row.complete(store, answer).await.map(Some);
             }
             before = answer.seq;

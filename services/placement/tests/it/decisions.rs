@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
 use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
 use drover_scheduling::{
-    Amounts, AppRequest, CallTerms, CallTo, Capacity, GroupPolicy, LedgerChange, MemberKey, MemberState, Node, Observed, Outcome, Verdict,
+    Amounts, AppRequest, CallTerms, CallTo, Capacity, DecisionRequest, GroupPolicy, LedgerChange, MemberKey, MemberState, Node, Observed,
+    Outcome, Verdict,
 };
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
@@ -160,6 +161,12 @@ async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
     let why: Explanation = placement.get("/v2/explain?app=shop%2Fcart&project=default").await;
     assert!(why.moved);
     assert_eq!(why.room[0].claim, moved);
+
+    // A change that was refused later placed nothing: what is explained is still why the app is where it is.
+    let refused = DecisionRequest { fence: 3, ..self::request(&shop, vec![app("cart", 1, 5000, &BOTH)]) };
+    assert_eq!(placement.decide(Uuid::now_v7(), &refused).await.outcome, Outcome::NoRoom);
+    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    assert_eq!((why.decided.unwrap().id, why.moved), (Some(decision.id), true));
 
     for path in ["/v2/explain?app=cart", "/v2/explain?app=shop/"] {
         assert_eq!(placement.send(Method::GET, path, None::<&()>).await.0, StatusCode::BAD_REQUEST, "{path}");
