@@ -142,13 +142,31 @@ fn take(value: Value, place: Place, manifests: &mut Vec<Manifest>) -> Result<(),
         }
         return Ok(());
     }
-    let named =
-        |name: &str| fields.get("metadata").and_then(|metadata| metadata.get(name)).and_then(Value::as_str).is_some_and(|n| !n.is_empty());
+    let metadata = |field: &str| fields.get("metadata").and_then(|metadata| metadata.get(field));
+    for field in ["name", "generateName", "namespace"] {
+        if let Some(what) = metadata(field).and_then(what_else_than_text) {
+            return refused(format!("metadata.{field} of the {kind} is {what}, not a text"));
+        }
+    }
+    let named = |field: &str| metadata(field).and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     if !named("name") && !named("generateName") {
         return refused(format!("the {kind} has no metadata.name"));
     }
     manifests.push(Manifest { value: Value::Object(fields), place });
     Ok(())
+}
+
+/// What a value is that is to be a text and is none, as a reader of the manifest has to know it.
+fn what_else_than_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null | Value::String(_) => None,
+        Value::Bool(value) => Some(format!(
+            "the boolean {value} (to Kubernetes, which reads YAML 1.1, y, yes, on, n, no and off are booleans unless they are quoted)"
+        )),
+        Value::Number(number) => Some(format!("the number {number} (quote it)")),
+        Value::Array(_) => Some("a list".to_owned()),
+        Value::Object(_) => Some("a mapping".to_owned()),
+    }
 }
 
 /// Gives every object its name (see [`name_generated`]), and drops objects that are there again with equal content. `namespace` is that

@@ -79,6 +79,13 @@ fn what_is_no_object_is_named_by_file_document_and_line() {
         error("{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {}"),
         "web.yaml, document 2 (line 2): the Pod has no metadata.name"
     );
+    let named = |metadata: &str| error(&format!("{{apiVersion: v1, kind: Pod, metadata: {metadata}}}"));
+    let boolean = "(to Kubernetes, which reads YAML 1.1, y, yes, on, n, no and off are booleans unless they are quoted)";
+    let place = "web.yaml, document 1 (line 1): metadata.";
+    assert_eq!(named("{name: y}"), format!("{place}name of the Pod is the boolean true {boolean}, not a text"));
+    assert_eq!(named("{name: a, namespace: no}"), format!("{place}namespace of the Pod is the boolean false {boolean}, not a text"));
+    assert_eq!(named("{name: 0123}"), format!("{place}name of the Pod is the number 83 (quote it), not a text"));
+    assert!(read("web.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: 'y', namespace: \"no\"}}").is_ok());
     assert_eq!(error("just text"), "web.yaml, document 1 (line 1): it is not a mapping");
 }
 
