@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,8 +17,10 @@ use nix::unistd::Pid;
 use super::programs::Programs;
 use super::{Durability, Home, PrivatePostgresError, Result, io};
 
-/// A log of more bytes is rotated at the next start.
+/// A log of more bytes is rotated.
 const LARGEST_LOG: u64 = 16 << 20;
+/// How often the size of the log is looked at.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// `$1` is the directory to remove at the end (or empty), the rest is the command line of the server.
 const SCRIPT: &str = r#"exec 3<&0; remove=$1; shift
@@ -31,14 +34,13 @@ exit $status"#;
 pub(super) struct Supervisor {
     shell: Child,
     log: PathBuf,
+    /// Dropped with this value; the thread that rotates the log ends then.
+    _rotates: mpsc::Sender<()>,
 }
 
 impl Supervisor {
     pub fn start(programs: &Programs, home: &Home, port: u16, durability: Durability) -> Result<Self> {
-        // The log of the starts before is kept once; Postgres itself appends for ever.
-        if std::fs::metadata(home.log()).is_ok_and(|log| log.len() > LARGEST_LOG) {
-            io("rotate the server's log", std::fs::rename(home.log(), home.log().with_extension("1")))?;
-        }
+        io("rotate the server's log", rotate(&home.log()))?;
         let log = io("open the server's log", File::options().create(true).append(true).open(home.log()))?;
         let errors = io("open the server's log", log.try_clone())?;
         let remove = if durability == Durability::ThrowAway {
@@ -61,7 +63,16 @@ impl Supervisor {
             command.args(["-c", setting]);
         }
         let shell = io("start Postgres", command.stdin(Stdio::piped()).stdout(log).stderr(errors).spawn())?;
-        Ok(Self { shell, log: home.log() })
+        let (rotates, ended) = mpsc::channel::<()>();
+        let path = home.log();
+        std::thread::spawn(move || {
+            while ended.recv_timeout(LOG_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if let Err(error) = rotate(&path) {
+                    tracing::warn!(%error, log = %path.display(), "the log of Postgres cannot be rotated");
+                }
+            }
+        });
+        Ok(Self { shell, log: home.log(), _rotates: rotates })
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -83,6 +94,16 @@ impl Supervisor {
         let lines: Vec<&str> = text.lines().collect();
         PrivatePostgresError::Start { log: self.log.clone(), tail: lines[lines.len().saturating_sub(8)..].join("\n") }
     }
+}
+
+/// Keeps a log that has become large beside the log, instead of the one kept before, and empties it. The server goes on appending to the same
+/// file; lines that it writes in between are lost.
+fn rotate(log: &Path) -> std::io::Result<()> {
+    if std::fs::metadata(log).is_ok_and(|found| found.len() > LARGEST_LOG) {
+        std::fs::copy(log, log.with_extension("1"))?;
+        File::options().write(true).open(log)?.set_len(0)?;
+    }
+    Ok(())
 }
 
 /// Deals with the `postmaster.pid` of an earlier run. This process holds the directory's lock, so the server named there is no longer in use:

@@ -59,6 +59,23 @@ async fn data_survives_stops_kills_and_stale_pid_files() {
 }
 
 #[tokio::test]
+async fn log_of_a_server_that_runs_for_long_is_rotated() {
+    let above = tempfile::tempdir().unwrap();
+    let directory = above.path().join("postgres");
+    let server = PrivatePostgres::start(&directory, Durability::Killable).await.unwrap();
+    let (log, before) = (directory.join("log"), directory.join("log.1"));
+    let filled = std::fs::File::options().append(true).open(&log).unwrap();
+    std::io::Write::write_all(&mut &filled, &vec![b'x'; 17 << 20]).unwrap();
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+    eventually(Duration::from_secs(60), async || (size(&log) < 1 << 20 && size(&before) >= 17 << 20).then_some(())).await;
+    run(&server, "select 1::bigint from nowhere").await.unwrap_err();
+    let said = async || std::fs::read_to_string(&log).unwrap().contains("\"nowhere\" does not exist").then_some(());
+    eventually(Duration::from_secs(60), said).await;
+    assert!(size(&log) < 1 << 20, "the server goes on at the beginning of the file");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn throw_away_server_removes_its_directory() {
     // With the permissions of /tmp, whatever the umask.
     let above = tempfile::tempdir().unwrap();

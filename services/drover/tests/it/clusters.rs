@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use drover_testkit::needs;
 
 use crate::cli::{DROVER, HOME, Process, SHOP, json, ok, run, simulated, wait};
+use crate::readme::{workload, write};
 
 /// `drover up` in `folder`, and its address.
 fn up(folder: &Path) -> (Process, String) {
@@ -107,6 +108,42 @@ fn cluster_is_checked_rotated_and_given_up_when_it_is_lost() {
     let expected = [("large", ""), ("moved", "onprem+mine"), ("resident", "onprem+mine"), ("small", "onprem+mine")];
     assert_eq!(placed, expected.map(|(app, on)| (app.to_owned(), on.to_owned())));
     drop(members);
+}
+
+/// What was under way when the backup was taken goes on in the Drover that is restored from it.
+#[test]
+fn move_under_way_in_a_backup_ends_where_it_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (members, files) = simulated(2, &folder.path().join("sim"));
+    let (first, url) = up(folder.path());
+    ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0], "--priority", "1"]);
+    ok(&url, &["cluster", "add", "theirs", "--provider", "cloud", "--kubeconfig", &files[1], "--priority", "5"]);
+    wait(|| json(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|cluster| cluster["ageMs"].is_u64()));
+    let mut slow = workload("slow", "500m", "");
+    slow[0]["spec"]["template"]["metadata"]["annotations"] = serde_json::json!({"kit/start-delay": "25s", "kit/start-delay-max": "25s"});
+    write(&folder.path().join("slow.yaml"), &slow);
+    ok(&url, &["deploy", "slow", "-f", &at("slow.yaml"), "--movable", "--wait"]);
+    let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);
+    ok(&url, &["plan", "apply", plan["id"].as_str().unwrap()]);
+    let moved = |url: &str| json(url, &["get", "moves", "-o", "json"])[0]["stage"] == "done";
+    let copies = |url: &str| {
+        let apps = json(url, &["get", "apps", "slow", "-o", "json"]);
+        let copies = apps[0]["bindings"].as_array().unwrap().iter();
+        copies.map(|copy| format!("{} {}", copy["member"].as_str().unwrap(), copy["phase"].as_str().unwrap())).collect::<Vec<_>>()
+    };
+    wait(|| copies(&url).len() == 2);
+    ok(&url, &["backup", "--data", &at("data"), "--out", &at("under-way.backup")]);
+    assert!(!moved(&url), "the move has to be under way when the backup is complete");
+    drop(first);
+
+    std::fs::create_dir(at("second")).unwrap();
+    ok(&url, &["restore", &at("under-way.backup"), "--data", &at("second/data")]);
+    let (second, url) = up(&folder.path().join("second"));
+    wait(|| moved(&url) && copies(&url) == ["cloud+theirs Ready"]);
+    wait(|| json(&url, &["get", "operations", "-o", "json"]).as_array().unwrap().iter().all(|operation| operation["state"] == "succeeded"));
+    ok(&url, &["delete", "slow"]);
+    drop((second, members));
 }
 
 #[test]
