@@ -9,7 +9,7 @@ use drover_api::scheduling::pod_network;
 use serde_json::{Value, json};
 
 use super::Application;
-use crate::hub::segment;
+use crate::clusters;
 use crate::manifests::Upload;
 use crate::session::Session;
 
@@ -27,16 +27,8 @@ pub fn allow_dependants(spec: &mut Value, wanted: Option<bool>, upload: &Upload)
 /// # Errors
 /// A request fails.
 pub async fn names_follow(session: &Session, clusters: &[ClusterCapacity]) -> Result<bool> {
-    let mut networks = BTreeSet::new();
-    for provider in clusters.iter().map(|cluster| cluster.provider.as_str()).collect::<BTreeSet<_>>() {
-        let path = format!("/v2/cluster-providers/{}/clusters?withLabels=true", segment(provider));
-        let listed: Value = session.client.get(&path).await?;
-        for cluster in listed.as_array().into_iter().flatten() {
-            let labels = cluster["labels"].as_array().into_iter().flatten().filter_map(|label| label["clusterLabel"].as_str());
-            let labels: Vec<String> = labels.map(str::to_owned).collect();
-            networks.insert(pod_network(&labels).map(str::to_owned));
-        }
-    }
+    let labels = clusters::labels(session, clusters).await?;
+    let networks: BTreeSet<Option<&str>> = labels.iter().map(|labels| pod_network(labels)).collect();
     Ok(networks.len() == 1 && !networks.contains(&None))
 }
 

@@ -122,7 +122,7 @@ async fn clusters(session: &Session) -> Vec<Check> {
 
 /// A program at the place that a variable names, at `known`, or on PATH.
 fn program(name: &'static str, variables: &[&str], known: Option<PathBuf>, missing: &str, required: bool) -> Check {
-    let named = variables.iter().find_map(|variable| std::env::var_os(variable).map(PathBuf::from));
+    let named = variables.iter().find_map(std::env::var_os).filter(|path| !path.is_empty()).map(PathBuf::from);
     match named.or(known).or_else(|| on_path(name)) {
         Some(path) if path.exists() || on_path(&path.to_string_lossy()).is_some() => {
             Check { check: name, result: "ok", detail: format!("{} {}", path.display(), version(&path)).trim().to_owned() }

@@ -86,7 +86,17 @@ fn connection_error_says_how_to_start_drover_and_wrong_usage_exits_with_2() {
     let nobody = run("http://127.0.0.1:9", &["get", "clusters"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("drover up"));
-    assert_eq!(run("http://127.0.0.1:9", &["deploy"]).status.code(), Some(2), "wrong usage");
+    let wrong = run("http://127.0.0.1:9", &["deploy", "--wait"]);
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(
+        wrong.status.code() == Some(2) && said.contains("Usage: drover deploy --wait --filename <PATH> <NAME>"),
+        "what the environment gives: {said}"
+    );
+    let wrong = run("http://127.0.0.1:9", &["deploy", "--url", "http://127.0.0.1:9"]);
+    assert!(
+        String::from_utf8_lossy(&wrong.stderr).contains("Usage: drover deploy --url <URL> --filename <PATH> <NAME>"),
+        "what is written stays"
+    );
 }
 
 pub(crate) const SHOP: &str = r#"
@@ -272,8 +282,23 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     let apps = json(&url, &["get", "apps", "-o", "json"]);
     assert_eq!(apps[0]["bindings"][0]["member"], "onprem+mine", "{apps}");
     assert!(ok(&url, &["explain", "shop"]).starts_with("shop/shop is on onprem+mine"));
+    let operations = || json(&url, &["get", "operations", "-o", "json"]).as_array().unwrap().len();
+    let before = operations();
     for (args, word) in [
-        (&["get", "apps", "nothing"][..], "no application or app is called nothing"),
+        (
+            &["deploy", "lost", "-f", &at("shop.yaml"), "--label", "zone=2"][..],
+            "no cluster has the label zone=2; labels of clusters are: zone=1",
+        ),
+        (&["deploy", "lost", "-f", &at("shop.yaml"), "--label", "zone=2", "--dry-run"], "no cluster has the label zone=2"),
+        (
+            &["deploy", "lost", "-f", &at("shop.yaml"), "--on", "nobody"],
+            "no provider called nobody has a cluster; providers with clusters are: cloud, onprem",
+        ),
+        (
+            &["deploy", "lost", "-f", &at("shop.yaml"), "--only", "third", "--dry-run"],
+            "no cluster is called third; registered are: onprem/mine, cloud/theirs",
+        ),
+        (&["get", "apps", "nothing"], "no application or app is called nothing"),
         (&["get", "clusters", "nothing"], "no cluster is called nothing"),
         (&["get", "plans", "nothing"], "is not an id"),
         (&["explain", "nothing"], "no application is called nothing"),
@@ -287,6 +312,7 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
         assert!(refused.status.code() == Some(1) && said.contains(word), "{args:?}: {said}");
     }
     assert!(!ok(&url, &["provider", "list"]).contains("new"), "the provider of a refused cluster is removed");
+    assert_eq!(operations(), before, "what is refused at once starts nothing");
 
     // Changed manifests: a dry run restores the documents that it wrote, a deployment updates the app in place.
     let shown = || {
@@ -461,6 +487,37 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     drop(members);
 }
 
+#[test]
+fn up_and_doctor_say_what_does_not_work_without_helm_and_kustomize() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("nothing").display().to_string();
+    std::fs::create_dir(&nothing).unwrap();
+    let without = [("PATH", nothing.as_str()), ("DROVER_HELM", ""), ("DROVER_KUSTOMIZE", ""), ("DROVER_KUBE_BIN", "")];
+    let (up, url, heard) = start_and_hear(folder.path(), &without);
+    let notes = |of: &[String]| of.iter().filter(|line| line.starts_with("note: ")).cloned().collect::<Vec<_>>();
+    let (helm, kustomize) = ("charts cannot be deployed without helm", "`drover deploy -k` needs kustomize or kubectl");
+    assert!(matches!(&notes(&heard)[..], [one, two] if one.contains(helm) && two.contains(kustomize)), "{heard:?}");
+    let doctor = |settings: &[(&str, &str)]| -> Value {
+        let output = command(&url, &["doctor", "-o", "json"]).envs(settings.iter().copied()).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let found = |checks: &Value, name: &str| checks.as_array().unwrap().iter().find(|check| check["check"] == name).unwrap().clone();
+    let lacking = doctor(&without);
+    for (name, what) in [("helm", helm), ("kustomize", kustomize)] {
+        let check = found(&lacking, name);
+        assert!(check["result"] == "optional" && check["detail"].as_str().unwrap().contains(what), "{lacking}");
+    }
+    // With both, nobody is bothered.
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let with = [("PATH", nothing.as_str()), ("DROVER_HELM", DROVER), ("DROVER_KUSTOMIZE", program.as_str()), ("DROVER_KUBE_BIN", "")];
+    let complete = doctor(&with);
+    assert!(found(&complete, "helm")["result"] == "ok" && found(&complete, "kustomize")["result"] == "ok", "{complete}");
+    drop(up);
+    let (up, _, heard) = start_and_hear(folder.path(), &with);
+    assert!(notes(&heard).is_empty(), "{heard:?}");
+    drop(up);
+}
+
 /// `drover up` with its data in this folder, and its address.
 pub(crate) fn start(folder: &Path) -> (Process, String) {
     start_with(folder, &[])
@@ -468,6 +525,12 @@ pub(crate) fn start(folder: &Path) -> (Process, String) {
 
 /// The same with settings of services, as environment variables.
 pub(crate) fn start_with(folder: &Path, settings: &[(&str, &str)]) -> (Process, String) {
+    let (up, url, _) = start_and_hear(folder, settings);
+    (up, url)
+}
+
+/// The same, and the lines that it has printed until it was up.
+fn start_and_hear(folder: &Path, settings: &[(&str, &str)]) -> (Process, String, Vec<String>) {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut up = Command::new(DROVER);
     std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
@@ -476,12 +539,14 @@ pub(crate) fn start_with(folder: &Path, settings: &[(&str, &str)]) -> (Process, 
     up.envs(settings.iter().copied());
     let mut up = Process(up.spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
-    let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
-    let url = told.expect("drover up prints its address");
-    let link = lines.find_map(|line| line.unwrap().contains("/login?key=").then_some(()));
-    link.expect("drover up prints a link to the page");
+    let mut heard = Vec::new();
+    while !heard.iter().any(|line: &String| line.contains("/login?key=")) {
+        heard.push(lines.next().expect("drover up prints a link to the page").unwrap());
+    }
+    let url = heard.iter().flat_map(|line| line.split_whitespace()).find(|word| word.starts_with("http://"));
+    let url = url.expect("drover up prints its address").to_owned();
     std::thread::spawn(move || lines.for_each(drop));
-    (up, url)
+    (up, url, heard)
 }
 
 /// Simulated clusters of one node, served as long as the runtime lives, and their kubeconfigs.

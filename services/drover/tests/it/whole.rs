@@ -259,6 +259,19 @@ fn ways_to_name_the_input(url: &str, folder: &Path, mine: &str, theirs: &str) {
     ok(url, &["delete", "parts"]);
     wait(|| names(mine).is_empty());
 
+    // Too large for any cluster as a whole: what helps is said, by a dry run too, and helps.
+    let large = |name: &str| pod(name).replace("image: i", "image: i, resources: {requests: {cpu: '3'}}");
+    let large = at("large.yaml", &format!("{}---\n{}", large("front"), large("back")));
+    for (how, code) in [("--dry-run", 3), ("--wait", 1)] {
+        let refused = run(url, &["deploy", "large", "-f", &large, how]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(code) && said.contains("`--split` places each of them by itself"), "{how}: {said}");
+    }
+    ok(url, &["deploy", "large", "-f", &large, "--split", "--wait"]);
+    assert_eq!((names(mine).len(), names(theirs).len()), (1, 1));
+    ok(url, &["delete", "large"]);
+    wait(|| names(mine).is_empty() && names(theirs).is_empty());
+
     // A kustomization, built by the kubectl of deploy/local-kube.
     if let Some(kube) = std::env::var_os("DROVER_KUBE_BIN").or_else(|| drover_testkit::needs("DROVER_KUBE_BIN")) {
         at("kustom/base.yaml", &pod("base"));

@@ -27,6 +27,9 @@ use crate::{clusters, output, plans, watch};
 pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     let application = Application::new(session, &args.name);
     let clusters = clusters::all(session).await?;
+    if let Some(label) = &args.label {
+        clusters::have_label(session, &clusters, label).await?;
+    }
     let Source { deployable, is_new } = args.source.read(session, &application).await?;
     let is_placed = args.everywhere || !args.on.is_empty() || args.only.is_some() || args.label.is_some() || !is_new;
     if deployable.workloads == Some(0) && !is_placed && clusters.len() > 1 {
@@ -64,7 +67,9 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         }
         print_dry_run(session, &outcome)?;
         restored.context("documents that the dry run changed could not be restored")?;
-        return plans::fits(&outcome);
+        // What runs together is not taken apart.
+        let hint = |error| if outcome.get("decision").is_some() { hint_to_split(error, &deployable) } else { error };
+        return plans::fits(&outcome).map_err(hint);
     }
     newcomer::drop_planned(session, &application).await?;
     prepare(session, &application, uploads, &wishes).await?;
@@ -131,11 +136,13 @@ fn hint_to_split(error: anyhow::Error, deployable: &Deployable) -> anyhow::Error
     let together = deployable.uploads.len() == 1 && deployable.workloads.is_some_and(|workloads| workloads > 1);
     let text = error.to_string();
     // A workload that no node admits fits no better by itself.
-    let is_full = ["no_room", "plan_infeasible"].iter().any(|code| text.contains(code)) && !text.contains("no node admits it");
-    if together && is_full {
-        return anyhow::anyhow!("{text}\n  hint: all its workloads go to one cluster; `--split` places each of them by itself");
+    let dry = error.is::<output::NoRoom>();
+    let is_full = dry || ["no_room", "plan_infeasible"].iter().any(|code| text.contains(code));
+    if !together || !is_full || text.contains("no node admits it") {
+        return error;
     }
-    error
+    let hinted = format!("{text}\n  hint: all its workloads go to one cluster; `--split` places each of them by itself");
+    if dry { output::NoRoom(hinted).into() } else { anyhow::anyhow!("{hinted}") }
 }
 
 /// The priority that was given, else the one that the application has, else 10.
