@@ -1,6 +1,6 @@
 //! A headless Chromium that does what a person does: chromedriver, spoken to by the WebDriver protocol (W3C).
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,13 +22,25 @@ pub struct Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // chromedriver ends its browser with it.
+        // The end of chromedriver is not that of its browser; the end of the session is.
+        let _ = self.end_session();
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.driver.id().cast_signed()), nix::sys::signal::Signal::SIGTERM);
         let _ = self.driver.wait();
     }
 }
 
 impl Browser {
+    fn end_session(&self) -> Result<()> {
+        let address = self.session.trim_start_matches("http://");
+        let (host, path) = address.split_once('/').context("an address with a path")?;
+        let mut driver = std::net::TcpStream::connect(host)?;
+        driver.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(driver, "DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        // The answer comes when the browser has ended; chromedriver may keep the connection.
+        driver.read_exact(&mut [0; 1])?;
+        Ok(())
+    }
+
     /// Starts it with a window of this width.
     ///
     /// # Errors
@@ -107,6 +119,33 @@ impl Browser {
         self.until(&format!("{button} !== undefined")).await;
         // The page asks its question inside the click, which therefore must not be waited for.
         self.value(&format!("setTimeout(() => {button}.click())")).await?;
+        self.agree().await
+    }
+
+    /// Shows pages as a user wants them who prefers this colour scheme: `light` or `dark`.
+    ///
+    /// # Errors
+    /// The browser does not answer.
+    pub async fn prefer(&self, scheme: &str) -> Result<()> {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]);
+        let body = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}});
+        self.post("goog/cdp/execute", body).await.map(drop)
+    }
+
+    /// Presses a key of the keyboard, as WebDriver writes it, for whatever has the focus.
+    ///
+    /// # Errors
+    /// The browser does not answer.
+    pub async fn key(&self, key: &str) -> Result<()> {
+        let strokes = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
+        self.post("actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": strokes}]})).await.map(drop)
+    }
+
+    /// Agrees to the question that the page asks, and returns it.
+    ///
+    /// # Errors
+    /// It asks nothing.
+    pub async fn agree(&self) -> Result<String> {
         let asked = async || {
             let answer: Value = self.client.get(format!("{}/alert/text", self.session)).send().await.ok()?.json().await.ok()?;
             answer["value"].as_str().map(str::to_owned)
@@ -114,6 +153,18 @@ impl Browser {
         let question = eventually(TIMEOUT, asked).await;
         self.post("alert/accept", json!({})).await?;
         Ok(question)
+    }
+
+    /// What axe-core (`deploy/page/axe.sh`) has to say against the accessibility of the page, a line for each element.
+    ///
+    /// # Errors
+    /// The browser does not answer.
+    pub async fn inaccessible(&self, axe: &str) -> Result<Vec<String>> {
+        self.post("execute/sync", json!({"script": axe, "args": []})).await?;
+        let run = "const done = arguments[0]; axe.run().then((found) => done(found.violations.flatMap((rule) => \
+                   rule.nodes.map((node) => `${rule.id}: ${node.target.join(' ')}: ${node.failureSummary}`))), (error) => done([String(error)]));";
+        let found = self.post("execute/async", json!({"script": run, "args": []})).await?;
+        Ok(found.as_array().into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect())
     }
 
     /// What the page wrote to the console as errors and warnings since it was asked last.

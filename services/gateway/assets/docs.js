@@ -24,7 +24,7 @@
   const folded = (title, value) => {
     const details = make("details", {}, make("summary", {}, title));
     // Most are never opened.
-    details.addEventListener("toggle", () => { if (details.children.length === 1) details.append(make("pre", { textContent: pretty(value()) })); });
+    details.addEventListener("toggle", () => { if (details.children.length === 1) details.append(make("pre", { textContent: pretty(value()), tabIndex: 0 })); });
     return details;
   };
 
@@ -83,8 +83,8 @@
     const parameters = operation.parameters ?? [];
     const form = make("form", {}, make("div", { className: "fields" }, ...parameters.map(field)));
     if (media) form.append(make("h3", {}, "Body"), make("textarea", { name: "body", value: media.example ? pretty(media.example) : "", spellcheck: false, ariaLabel: "Body" }));
-    const shown = make("pre", { className: "answer", hidden: true, role: "status" });
-    const line = make("pre", { hidden: true });
+    const shown = make("pre", { className: "answer", hidden: true, role: "status", tabIndex: 0 });
+    const line = make("pre", { hidden: true, tabIndex: 0 });
     const show = make("button", { type: "button" }, "curl");
     show.addEventListener("click", () => { line.hidden = false; line.textContent = curl(method, request(form, path, operation)); });
     form.append(make("div", { className: "actions" }, make("button", { type: "submit" }, "Send"), show), line, shown);

@@ -1,17 +1,52 @@
 // Keeps <main data-live> fresh, and sends what buttons ask for to the REST API. Without JavaScript the pages can be read.
 (() => {
   const main = document.querySelector("main[data-live]");
+  // As the server sent it.
+  let shown = main?.innerHTML;
   const said = document.getElementById("said");
-  const say = (text, bad) => { said.textContent = text; said.classList.toggle("bad", bad); said.hidden = false; };
+  const say = (text, bad) => { said.textContent = text; said.classList.toggle("bad", bad); };
+
+  // A table that is wider than its window can be scrolled with the keyboard.
+  const reach = () => {
+    for (const wide of document.querySelectorAll(".scroll")) {
+      const name = wide.querySelector("caption")?.textContent ?? wide.firstElementChild?.getAttribute("aria-label");
+      const scrolls = wide.scrollWidth > wide.clientWidth;
+      for (const [attribute, value] of Object.entries({ tabindex: "0", role: "group", "aria-label": name ?? "table" })) {
+        if (scrolls) wide.setAttribute(attribute, value); else wide.removeAttribute(attribute);
+      }
+    }
+  };
+  reach();
+  window.addEventListener("resize", reach);
+
+  // The element that has the focus, as what takes its place after a refresh: the same link, button or part, counted among equals.
+  const same = (one) => {
+    const text = one.matches("a, button, summary") ? one.textContent : one.getAttribute("aria-label");
+    return [one.tagName, one.getAttribute("href"), one.dataset.method, one.dataset.path, text].join("\n");
+  };
+  const equals = (one) => [...main.querySelectorAll(one.tagName)].filter((other) => same(other) === same(one));
+  const news = (of) => [...of.querySelectorAll("[data-news]")].map((one) => one.dataset.news);
+  const replace = (fresh) => {
+    const before = new Set(news(main));
+    const focused = main.contains(document.activeElement) ? document.activeElement : undefined;
+    const at = focused && equals(focused).indexOf(focused);
+    main.innerHTML = fresh.innerHTML;
+    reach();
+    if (focused) (equals(focused)[at] ?? document.getElementById("content")).focus({ preventScroll: true });
+    const told = news(main).filter((one) => !before.has(one));
+    if (told.length) document.getElementById("news").textContent = told.slice(0, 3).join("; ");
+  };
 
   const refresh = async () => {
     try {
       const answer = await fetch(window.location.href, { headers: { accept: "text/html" } });
-      // Whoever is on a button with the keyboard, or reads a log, must not lose it.
-      const busy = main.contains(document.activeElement) || main.querySelector("details[open]");
-      if (answer.ok && !busy) {
-        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-        if (fresh.innerHTML !== main.innerHTML) main.innerHTML = fresh.innerHTML;
+      // Whoever reads a log must not lose it.
+      if (answer.ok && !main.querySelector("details[open]")) {
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = page.querySelector("main");
+        if (fresh.innerHTML !== shown) replace(fresh);
+        document.querySelector("h1").textContent = page.querySelector("h1").textContent;
+        shown = fresh.innerHTML;
         if (!fresh.dataset.live) return;
       }
     } catch { /* the server restarts; the next round tries again */ }

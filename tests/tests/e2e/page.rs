@@ -6,6 +6,7 @@ use drover_e2e::apps::App;
 use drover_e2e::browser::Browser;
 use drover_e2e::emco::Group;
 use drover_e2e::{Backend, System, succeeded};
+use serde_json::json;
 use tokio::process::Command;
 
 use super::filling::ones;
@@ -138,5 +139,124 @@ async fn requests_are_sent_from_the_page_of_the_api() {
     browser.until(&format!("{answer}.startsWith('409') && {answer}.includes('already_exists')")).await;
     let console: Vec<String> = browser.console().await.unwrap();
     assert!(console.iter().all(|line| line.contains("409")), "nothing but the refused request: {console:?}");
+    system.end().await;
+}
+
+/// Every page, as those hear it who do not see it, and as those see it who need contrast: nothing that axe-core objects to, in both colour
+/// schemes, on a telephone and on a desk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pages_are_accessible() {
+    let axe = std::process::Command::new("../deploy/page/axe.sh").output().unwrap();
+    assert!(axe.status.success(), "{}", String::from_utf8_lossy(&axe.stderr));
+    let axe = std::fs::read_to_string(String::from_utf8(axe.stdout).unwrap().trim()).unwrap();
+    let system = System::new(Backend::Simulated).await;
+    let shop = Group::of("shop", ones("web", 2)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
+    let operation = shop.deploy(&system.client).await.unwrap();
+    succeeded(&operation);
+    let wish = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": "private-a"});
+    let plan = system.client.post("/v2/plans", Some(&wish)).await.unwrap().body;
+    let cordon = "/v2/cluster-providers/onprem/clusters/private-b/cordon";
+    system.client.put(cordon, &json!({"reason": "new racks"})).await.unwrap();
+    let pages = [
+        String::new(),
+        "ui/apps".to_owned(),
+        "ui/apps?q=nothing".to_owned(),
+        "ui/apps/e2e/shop/v1/shop/web-1".to_owned(),
+        format!("ui/plans/{}", plan["id"].as_str().unwrap()),
+        format!("ui/operations/{}", operation.id),
+        "ui/operations/00000000-0000-7000-8000-000000000000".to_owned(),
+        "docs".to_owned(),
+    ];
+    let mut found = Vec::new();
+    for width in [400, 1200] {
+        let browser = Browser::start(width).await.unwrap();
+        for scheme in ["light", "dark"] {
+            browser.prefer(scheme).await.unwrap();
+            for page in &pages {
+                browser.open(&format!("{}{page}", system.client.base())).await.unwrap();
+                if page == "docs" {
+                    browser.until("document.querySelectorAll('details.operation').length > 300").await;
+                    browser.value("document.querySelector('#plan_create summary').click()").await.unwrap();
+                    browser.until("document.querySelector('#plan_create form') !== null").await;
+                    // All operations have the same form: the rest stays out, so that the check takes seconds.
+                    browser
+                        .value("document.querySelectorAll('details.operation:not([open])').forEach((one, at) => at > 20 && one.remove())")
+                        .await
+                        .unwrap();
+                }
+                let against = browser.inaccessible(&axe).await.unwrap();
+                found.extend(against.into_iter().map(|line| format!("{page} at {width}, {scheme}: {line}")));
+                let current =
+                    browser.value("[...document.querySelectorAll('nav [aria-current]')].map(a => a.textContent).join()").await.unwrap();
+                let expected = match page.as_str() {
+                    "" => "Overview",
+                    "ui/apps" | "ui/apps?q=nothing" => "Apps",
+                    "docs" => "REST API",
+                    _ => "",
+                };
+                assert_eq!(current, expected, "{page}");
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+
+    // The check finds what is wrong: a page without a language, and text that is hardly there.
+    let browser = Browser::start(1200).await.unwrap();
+    browser.open(system.client.base().as_str()).await.unwrap();
+    browser.value("(document.documentElement.lang = '', document.querySelector('h1').style.color = '#eee')").await.unwrap();
+    let against = browser.inaccessible(&axe).await.unwrap().join("\n");
+    assert!(against.contains("html-has-lang") && against.contains("color-contrast"), "{against}");
+    system.end().await;
+}
+
+/// With the keyboard alone: past the navigation, to the button that drains, through the plan, to the end of the operation. The focus is not
+/// lost while the page refreshes itself, and what changes is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn cluster_is_drained_with_the_keyboard() {
+    const TAB: &str = "\u{E004}";
+    const ENTER: &str = "\u{E007}";
+    let system = System::new(Backend::Simulated).await;
+    let shop = Group::of("shop", ones("web", 2)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
+    succeeded(&shop.deploy(&system.client).await.unwrap());
+    let browser = Browser::start(1200).await.unwrap();
+    let focused = async |expression: &str| browser.value(&format!("document.activeElement.{expression}")).await.unwrap();
+    let walk_to = async |name: &str| {
+        for _ in 0..60 {
+            browser.key(TAB).await.unwrap();
+            if focused("getAttribute('aria-label')").await == name {
+                assert_eq!(focused("matches(':focus-visible')").await, true, "{name} shows that it has the focus");
+                assert_ne!(browser.value("getComputedStyle(document.activeElement).outlineStyle").await.unwrap(), "none");
+                return;
+            }
+        }
+        panic!("{name} is not reached");
+    };
+
+    browser.open(system.client.base().as_str()).await.unwrap();
+    browser.key(TAB).await.unwrap();
+    assert_eq!(focused("textContent").await, "Skip to the content");
+    browser.key(ENTER).await.unwrap();
+    browser.until("document.activeElement.id === 'content'").await;
+    walk_to("Drain private-a").await;
+    // The page changes below: another app arrives.
+    succeeded(&Group::of("late", ones("late", 1)).on(&["onprem/private-b"]).deploy(&system.client).await.unwrap());
+    browser.until("document.querySelector('main').textContent.includes('late/late-1')").await;
+    assert_eq!(focused("getAttribute('aria-label')").await, "Drain private-a", "the focus stays");
+    browser.until("document.getElementById('news').textContent.includes('late')").await;
+
+    // The question holds the page, and with it the answer to the key.
+    let _ = browser.key(ENTER).await;
+    assert!(browser.agree().await.unwrap().contains("Nothing moves before the plan is applied"));
+    browser.until("location.pathname.startsWith('/ui/plans/') && document.querySelector('.arrow') !== null").await;
+    walk_to("Apply the plan").await;
+    // The question holds the page, and with it the answer to the key.
+    let _ = browser.key(ENTER).await;
+    assert!(browser.agree().await.unwrap().contains("It moves 2 apps"));
+    browser.until("location.pathname.startsWith('/ui/operations/') && document.querySelector('[data-ended]') !== null").await;
+    assert_eq!(
+        browser.value("document.querySelectorAll('[tabindex]:not([tabindex=\"0\"]):not([tabindex=\"-1\"])').length").await.unwrap(),
+        0
+    );
+    assert_eq!(browser.console().await.unwrap(), Vec::<String>::new(), "nothing on the console");
     system.end().await;
 }
