@@ -536,7 +536,14 @@ fn start_and_hear(folder: &Path, settings: &[(&str, &str)]) -> (Process, String,
     std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
     up.args(["up", "--local-clusters", "--data", &at("data"), "--config", &at("drover.toml")]);
     up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).env_remove("DATABASE_URL");
-    up.envs(settings.iter().copied());
+    for (name, value) in settings {
+        // Without a value it is unset.
+        if value.is_empty() {
+            up.env_remove(name)
+        } else {
+            up.env(name, value)
+        };
+    }
     let mut up = Process(up.spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
     let mut heard = Vec::new();
