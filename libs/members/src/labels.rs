@@ -26,6 +26,9 @@ pub const HOOK: &str = "drover.io/hook";
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";
 /// Annotation of a workload: with `true` its app must not run twice, so that a move stops the old copy before it starts the new one.
 pub const AT_MOST_ONCE: &str = "drover.io/at-most-once";
+/// Annotation of a volume claim template of a StatefulSet: with `true`, and the access mode ReadWriteMany, a pod may start in another cluster
+/// before it has stopped in this one.
+pub const MAY_OVERLAP: &str = "drover.io/may-overlap";
 /// Annotation of an object: a CEL expression over `object` that must be true before the object counts as ready.
 pub const SERVING_WHEN: &str = "drover.io/serving-when";
 /// Annotation of an object: how long all objects of its app must have been ready before the app counts as ready (`90s`, `5m`).

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drover_testkit::eventually;
 use serde_json::json;
 
-use crate::fakes::{Behaviour, Fakes};
+use crate::fakes::{Behaviour, FakeMembers, Fakes};
 use crate::scenarios::{approved, approved_with, expect_state, plan, run, stack};
 use crate::support::Stack;
 
@@ -14,13 +14,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// `victim` has two pods with volumes and runs on a; `newcomer` is allowed on a only and does not fit beside it. The plan moves `victim` to
 /// b, or else to c.
 async fn full() -> (Fakes, Stack, String) {
+    full_with(FakeMembers::with_pods).await
+}
+
+/// The same with pods that the test gives to the members.
+async fn full_with(give: impl Fn(&FakeMembers, &str, u32)) -> (Fakes, Stack, String) {
     let (fakes, stack) = stack().await;
     let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: victim}\nspec:\n  replicas: 2\n  serviceName: victim\n  \
                selector: {matchLabels: {app: victim}}\n  template:\n    metadata: {labels: {app: victim}}\n    spec:\n      containers:\n      \
                - {name: c, image: registry/victim:1, resources: {requests: {cpu: 300m, memory: 64Mi}}}\n  volumeClaimTemplates:\n  \
                - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n";
     let victim = approved_with(&stack, "victim", set, &["a", "b", "c"], None).await;
-    fakes.members.with_pods("victim", 2);
+    give(&fakes.members, "victim", 2);
     expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");
     let newcomer = approved(&stack, "newcomer", "900m", &["a"], None).await;
     let again = fakes.clone();
@@ -44,6 +49,39 @@ async fn pods_move_one_after_the_other_the_highest_first() {
         "present newcomer@a",
     ];
     assert_eq!(fakes.members.history(), expected);
+}
+
+#[tokio::test]
+async fn pods_with_shared_volumes_start_there_before_they_stop_here() {
+    let (fakes, stack, newcomer) = full_with(FakeMembers::with_shared_pods).await;
+    expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.members.running(), ["victim-0@b", "victim-1@b"]);
+    let expected = [
+        "present victim@a",
+        "share victim@b 2+0",
+        "share victim@b 1+1",
+        "share victim@a 0+1",
+        "share victim@b 0+2",
+        "share victim@a 0+0",
+        "absent victim@a",
+        "present newcomer@a",
+    ];
+    assert_eq!(fakes.members.history(), expected);
+}
+
+#[tokio::test]
+async fn pods_with_shared_volumes_go_back_when_the_destination_fails_half_way() {
+    let (fakes, stack, newcomer) = full_with(FakeMembers::with_shared_pods).await;
+    fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
+    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
+    expect_state(&failed, "failed");
+    assert_eq!(failed["code"], "destination_not_ready", "{failed:#}");
+    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"]);
+    let history = fakes.members.history();
+    // The pod that never got ready there had not been stopped here.
+    let back = ["share victim@b 0+2", "share victim@b 1+1", "share victim@b 2+0", "share victim@a 0+2", "absent victim@b"];
+    assert!(history.windows(back.len()).any(|part| part == back), "{history:#?}");
+    assert_eq!(fakes.ledger.summary(), ["victim@a held"]);
 }
 
 #[tokio::test]

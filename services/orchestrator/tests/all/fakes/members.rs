@@ -40,6 +40,8 @@ struct Inner {
     behaviour: HashMap<(String, String), Behaviour>,
     statuses: BTreeMap<Uuid, BindingStatus>,
     off: BTreeSet<(String, String)>,
+    /// Apps whose pods may run in two places at a time.
+    overlapping: BTreeSet<String>,
     /// Apps of which a removed copy may become present again: those that must not run twice.
     returning: BTreeSet<String>,
     /// The pods with volumes of an app, wherever it runs.
@@ -124,6 +126,17 @@ impl FakeMembers {
             StatefulPod { namespace: "default".into(), set: app.to_owned(), ordinal, volumes: vec![volume] }
         };
         self.inner.lock().unwrap().pods.insert(app.to_owned(), (0..count).map(pod).collect());
+    }
+
+    /// The same with volumes of which the app says that they may be written in two places.
+    pub fn with_shared_pods(&self, app: &str, count: u32) {
+        self.with_pods(app, count);
+        let mut inner = self.inner.lock().unwrap();
+        inner.overlapping.insert(app.to_owned());
+        for volume in inner.pods.get_mut(app).into_iter().flatten().flat_map(|pod| &mut pod.volumes) {
+            volume.claim["metadata"]["annotations"] = json!({"drover.io/may-overlap": "true"});
+            volume.claim["spec"] = json!({"accessModes": ["ReadWriteMany"]});
+        }
     }
 
     /// Nothing of an app runs on a cluster any more, although the cluster does not answer.
@@ -306,7 +319,8 @@ impl Synchronizer for FakeMembers {
         let starts = inner.wants(binding);
         for other in inner.desired.values().filter(|other| other.id != binding.id && other.app == binding.app) {
             let both: Vec<String> = inner.runs(other).intersection(&starts).cloned().collect();
-            assert!(both.is_empty(), "{both:?} would run on {} and {}: {:#?}", other.member, binding.member, inner.history);
+            let permitted = usize::from(inner.overlapping.contains(&binding.app));
+            assert!(both.len() <= permitted, "{both:?} would run on {} and {}: {:#?}", other.member, binding.member, inner.history);
         }
         if let Some(share) = binding.share.as_ref().filter(|share| before.is_none_or(|before| before.share.as_ref() != Some(share))) {
             let told = of_share(share);

@@ -6,7 +6,8 @@
 //! ```
 //! What was read is journaled before anything is written: it is what makes the volumes again, there and on the way back. Each change is
 //! journaled as asked for before the next one is made. Invariant: a pod is started only when the other copy is known to have stopped it and
-//! to have given up its volumes, also on the way back. Where that cannot be known, because a member does not answer, nothing is started,
+//! to have given up its volumes, also on the way back. Only on the way there, and only if the app says so of all its volumes, which several
+//! nodes may write ([`parts::may_overlap`]), a pod is started first and stopped when it is ready in the new copy. Where that cannot be known, because a member does not answer, nothing is started,
 //! and the operation says what it waits for.
 
 mod parts;
@@ -48,6 +49,44 @@ pub(super) struct Handover {
     /// Fence of the last request to the old copy on the way back.
     #[serde(default)]
     last: Option<i64>,
+    /// Each pod is started in the new copy before it is stopped in the old one.
+    #[serde(default)]
+    overlaps: bool,
+}
+
+impl Handover {
+    /// The next request on the way there, for how many pods; `None`: all have moved. It is chosen by what the journal knows, so a pass that
+    /// is repeated makes the same one.
+    fn next(&self) -> Option<(Copy, usize)> {
+        match self.started {
+            None => Some((Copy::New, 0)),
+            Some(started) if self.overlaps && started > self.stopped => Some((Copy::Old, started)),
+            Some(started) if started == self.pods.len() => None,
+            Some(started) if self.overlaps => Some((Copy::New, started + 1)),
+            Some(started) if started < self.stopped => Some((Copy::New, self.stopped)),
+            Some(_) => Some((Copy::Old, self.stopped + 1)),
+        }
+    }
+
+    /// Whether the last request on the way there was one to the old copy.
+    fn stops(&self) -> bool {
+        let started = self.started.unwrap_or_default();
+        if self.overlaps { started == self.stopped && self.stopped > 0 } else { started < self.stopped }
+    }
+
+    /// How many pods the old copy may have been asked to stop, and the new one to run, if the last request was made without being journaled.
+    fn at_most(&self) -> (usize, usize) {
+        let (stopped, all) = (self.stopped, self.pods.len());
+        match self.started {
+            None => (stopped, 0),
+            Some(started) if self.overlaps => {
+                let ahead = if started == stopped { (started + 1).min(all) } else { started };
+                (ahead, ahead)
+            }
+            Some(started) if started == stopped => ((stopped + 1).min(all), stopped),
+            Some(_) => (stopped, stopped),
+        }
+    }
 }
 
 /// A request whose effect is waited for.
@@ -83,27 +122,26 @@ pub(super) async fn hand_over(ctx: &mut Ctx<Relocate>, index: usize, fence: i64)
             return Ok(Some(Preparation::Waiting { until: readiness::after(now(), environment.deadlines.ready), note }));
         }
         let pods = read(&environment, &moving.old).await?;
-        moving.handover = Some(Handover { pods, stopped: 0, started: None, asked: None, returning: false, last: None });
+        let overlaps = parts::may_overlap(&pods);
+        moving.handover = Some(Handover { pods, stopped: 0, started: None, asked: None, returning: false, last: None, overlaps });
         return Ok(Some(Preparation::Again));
     };
     let Some(asked) = handover.asked else {
-        // The next request is chosen by what the journal knows, so a pass that is repeated makes the same one.
-        let (copy, share) = match handover.started {
-            None => (Copy::New, parts::new(&handover.pods, 0)),
-            Some(started) if started < handover.stopped => (Copy::New, parts::new(&handover.pods, handover.stopped)),
-            Some(started) if started == handover.pods.len() => return Ok(None),
-            Some(_) => (Copy::Old, parts::old(&handover.pods, handover.stopped + 1)),
+        let Some((copy, count)) = handover.next() else { return Ok(None) };
+        let share = match copy {
+            Copy::Old => parts::old(&handover.pods, count),
+            Copy::New => parts::new(&handover.pods, count),
         };
-        let (stopped, all) = (handover.stopped, handover.pods.len());
-        if copy == Copy::Old && stopped + 1 == all && all > 1 {
+        let all = handover.pods.len();
+        if copy == Copy::Old && count == all && (all > 1 || handover.overlaps) {
             // With the last pod the old copy answers no more.
             weigh(ctx, index, 100).await?;
         }
         ask(ctx, index, copy, share, fence).await?;
         let Some(handover) = &mut ctx.state.moves[index].handover else { return Ok(Some(Preparation::Again)) };
         match copy {
-            Copy::Old => handover.stopped += 1,
-            Copy::New => handover.started = Some(handover.stopped),
+            Copy::Old => handover.stopped = count,
+            Copy::New => handover.started = Some(count),
         }
         handover.asked = Some(Asked { fence, at: now() });
         return Ok(Some(Preparation::Again));
@@ -111,7 +149,7 @@ pub(super) async fn hand_over(ctx: &mut Ctx<Relocate>, index: usize, fence: i64)
 
     let (stopped, started, all) = (handover.stopped, handover.started.unwrap_or_default(), handover.pods.len());
     let (old, new) = (environment.statuses.get(moving.old.id), environment.statuses.get(moving.new));
-    if started < stopped {
+    if handover.stops() {
         let pod = &handover.pods[stopped - 1];
         let status = old.filter(|status| status.fence >= asked.fence);
         let released = status.as_ref().is_some_and(|status| status.released.contains(&parts::key(pod)));
@@ -198,10 +236,9 @@ async fn bring_one_back(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, envir
     if !handover.returning {
         // The last request may have been made without being journaled. So the new copy may run every pod that the old one was asked to stop,
         // and the old copy may have stopped one more, which the new one was never asked to run.
-        if let Some(started) = handover.started {
-            let stopped = handover.stopped;
-            handover.stopped = if started == stopped { (stopped + 1).min(handover.pods.len()) } else { stopped };
-            handover.started = Some(stopped);
+        if handover.started.is_some() {
+            let (stopped, started) = handover.at_most();
+            (handover.stopped, handover.started) = (stopped, Some(started));
         }
         (handover.returning, handover.asked) = (true, None);
         return Ok(Back::Again);

@@ -1,11 +1,14 @@
 //! Which pods of an app, with which volumes, each of its copies runs at a point of the move. Pure.
 //!
 //! The pods are in the order in which they move: by StatefulSet, the highest ordinal first. After `n` of them the first `n` belong to the new
-//! copy and the others to the old one. Invariant: what one copy runs at a point, the other one releases.
+//! copy and the others to the old one. Invariant: what one copy runs at a point, the other one releases; where pods may overlap, the new
+//! copy may be one pod ahead.
 
 use std::sync::Arc;
 
-use drover_api::bindings::{Release, ReleasedClaim, SetShare, Share, StatefulPod};
+use drover_api::bindings::{Release, ReleasedClaim, SetShare, Share, StatefulPod, TakenVolume};
+use drover_members::labels::MAY_OVERLAP;
+use serde_json::json;
 
 /// The pods of an app in the order in which they move.
 pub(super) fn order(mut pods: Vec<StatefulPod>) -> Vec<StatefulPod> {
@@ -14,6 +17,17 @@ pub(super) fn order(mut pods: Vec<StatefulPod>) -> Vec<StatefulPod> {
     let rank = |pod: &StatefulPod| sets.iter().position(|(namespace, set)| *namespace == pod.namespace && *set == pod.set);
     pods.sort_by_key(|pod| (rank(pod), std::cmp::Reverse(pod.ordinal)));
     pods
+}
+
+/// Whether each pod may start in the new copy before it has stopped in the old one: the app says so of all volumes, and each of them may be
+/// written by several nodes.
+pub(super) fn may_overlap(pods: &[StatefulPod]) -> bool {
+    let shared = |volume: &TakenVolume| {
+        let modes = volume.claim["spec"]["accessModes"].as_array();
+        volume.claim["metadata"]["annotations"][MAY_OVERLAP] == "true" && modes.is_some_and(|modes| modes.contains(&json!("ReadWriteMany")))
+    };
+    let mut volumes = pods.iter().flat_map(|pod| &pod.volumes).peekable();
+    volumes.peek().is_some() && volumes.all(shared)
 }
 
 /// What the old copy runs after `stopped` pods have stopped there.
@@ -69,8 +83,6 @@ pub(super) fn key(pod: &StatefulPod) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn pods() -> Vec<StatefulPod> {
@@ -105,5 +117,19 @@ mod tests {
         }
         assert_eq!(sets(&new(&pods, 2)), [("db".to_owned(), 4, 2), ("queue".to_owned(), 1, 0)]);
         assert_eq!(old(&pods, 1).releases[0].claims, [ReleasedClaim { name: "data-db-5".into(), volume: "pv-db-5".into() }]);
+    }
+
+    #[test]
+    fn pods_overlap_only_if_all_their_volumes_are_shared_and_the_app_says_so() {
+        let volume = |mode: &str, says: &str| TakenVolume {
+            claim: json!({"metadata": {"annotations": {MAY_OVERLAP: says}}, "spec": {"accessModes": [mode]}}),
+            volume: json!({}),
+        };
+        let with = |volumes: Vec<TakenVolume>| vec![StatefulPod { volumes, ..pods()[0].clone() }];
+        assert!(may_overlap(&with(vec![volume("ReadWriteMany", "true")])));
+        assert!(!may_overlap(&with(vec![volume("ReadWriteOnce", "true")])));
+        assert!(!may_overlap(&with(vec![volume("ReadWriteMany", "yes")])));
+        assert!(!may_overlap(&with(vec![volume("ReadWriteMany", "true"), volume("ReadWriteMany", "")])));
+        assert!(!may_overlap(&with(vec![])) && !may_overlap(&pods()));
     }
 }
