@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crate::failpoint::reached;
 use crate::table::Table;
 
 /// Where the table is stored.
@@ -54,11 +55,14 @@ impl Disk {
         static WRITER: Mutex<()> = Mutex::new(());
         let _writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
         let table = present();
+        reached("traffic/store/before");
         let new = self.file.with_extension(format!("{}.new", std::process::id()));
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(&table)?)?;
         file.sync_all()?;
+        reached("traffic/store/written");
         std::fs::rename(&new, &self.file)?;
+        reached("traffic/store/after");
         Ok(table)
     }
 }

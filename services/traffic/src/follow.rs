@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::disk::Disk;
+use crate::failpoint::reached;
 use crate::state::DataPath;
 
 /// Changes within this time are stored together.
@@ -21,6 +22,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub async fn routes(path: Arc<DataPath>, mut reader: FeedReader<RouteTable>) {
     loop {
         let batch = reader.next().await;
+        reached("traffic/routes/before");
         path.change(|table| {
             if batch.reset {
                 table.routes.clear();
@@ -34,6 +36,7 @@ pub async fn routes(path: Arc<DataPath>, mut reader: FeedReader<RouteTable>) {
                 }
             }
         });
+        reached("traffic/routes/after");
     }
 }
 
@@ -41,6 +44,7 @@ pub async fn routes(path: Arc<DataPath>, mut reader: FeedReader<RouteTable>) {
 pub async fn endpoints(path: Arc<DataPath>, mut reader: FeedReader<CopyEndpoints>) {
     loop {
         let batch = reader.next().await;
+        reached("traffic/endpoints/before");
         path.change(|table| {
             for (key, value) in batch.items {
                 let Ok(id) = key.parse::<Uuid>() else { continue };

@@ -16,6 +16,8 @@ use std::time::Duration;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use tokio::net::UnixListener;
 
+use crate::failpoint::reached;
+
 /// Time for the other process to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Asks for the next socket.
@@ -121,10 +123,19 @@ fn give_to(mut connection: UnixStream, sockets: &impl Fn() -> io::Result<Vec<(u1
         connection.read_exact(&mut asked)?;
         match asked[0] {
             NEXT => match left.next() {
-                Some((port, socket)) => send(&connection, port, Some(&socket))?,
-                None => send(&connection, 0, None)?,
+                Some((port, socket)) => {
+                    reached("traffic/give/asked");
+                    send(&connection, port, Some(&socket))?;
+                }
+                None => {
+                    send(&connection, 0, None)?;
+                    reached("traffic/give/given");
+                }
             },
-            SERVES => return Ok(true),
+            SERVES => {
+                reached("traffic/give/served");
+                return Ok(true);
+            }
             _ => return Ok(false),
         }
     }

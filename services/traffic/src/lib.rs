@@ -11,6 +11,7 @@
 
 mod config;
 mod disk;
+pub mod failpoint;
 mod follow;
 pub mod handover;
 mod http;
@@ -55,6 +56,9 @@ pub async fn start(config: Config, common: Common) -> Result<Running> {
     let from = config.dir.clone();
     let taken = tokio::task::spawn_blocking(move || handover::take(&from)).await?;
     let mut taken = taken.context("the process that has the ports does not hand them over")?;
+    if taken.is_some() {
+        failpoint::reached("traffic/take/taken");
+    }
     let mut sockets = taken.as_mut().map(|taken| std::mem::take(&mut taken.sockets)).unwrap_or_default();
 
     let path = DataPath::new(disk.read());
@@ -100,6 +104,7 @@ pub async fn start(config: Config, common: Common) -> Result<Running> {
         tracing::info!("took over the ports of another process");
         // It is told by the end of the connection, too.
         let _ = taken.serves();
+        failpoint::reached("traffic/take/served");
     }
     end(&common, &listeners);
     let (of, internal) = (listeners.clone(), Arc::new(internal));

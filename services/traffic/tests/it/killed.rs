@@ -1,16 +1,19 @@
-//! One of two processes of the data path on one machine is killed.
+//! Processes of the data path are killed: one of two on one machine, and one at each point of what it does.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 
 use drover_api::traffic::{RouteProtocol, RouteReport};
+use drover_service::Peers;
 use drover_testkit::eventually;
+use drover_traffic::failpoint::FAILPOINTS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::process::Command;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::process::{Child, Command};
 use uuid::Uuid;
 
-use crate::support::{Feeds, PATIENCE, Process, free_port, pod, route};
+use crate::support::{Feeds, PATIENCE, Process, Shop, free_port, pod, route};
 
 /// Connections, of which each process is all but certain to get some.
 const CONNECTIONS: usize = 40;
@@ -40,6 +43,22 @@ async fn ask(connection: &mut TcpStream) -> Option<()> {
     }
 }
 
+/// Starts a process of its own.
+fn started(feeds: &Feeds, at: SocketAddr, dir: &Path, change: impl FnOnce(&mut Command)) -> Child {
+    let peers = feeds.peers();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drover-traffic"));
+    command
+        .args(["--listen", &at.to_string(), "--insecure-no-auth", "--dir"])
+        .arg(dir)
+        .args(["--peers-orchestrator", peers.orchestrator.as_str()])
+        .args(["--peers-resource-synchronizer", peers.resource_synchronizer.as_str()])
+        .env("DROVER_PEER_TOKEN", "token")
+        .stdout(Stdio::null())
+        .kill_on_drop(true);
+    change(&mut command);
+    command.spawn().unwrap()
+}
+
 #[tokio::test]
 async fn process_that_is_killed_breaks_only_its_own_connections() {
     let (feeds, dirs) = (Feeds::start().await, tempfile::tempdir().unwrap());
@@ -49,17 +68,9 @@ async fn process_that_is_killed_breaks_only_its_own_connections() {
     feeds.route(&shop);
 
     let at = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let peers = feeds.peers();
-    let mut killed = Command::new(env!("CARGO_BIN_EXE_drover-traffic"))
-        .args(["--listen", &at.to_string(), "--insecure-no-auth", "--reuse-port", "--dir"])
-        .arg(dirs.path().join("killed"))
-        .args(["--peers-orchestrator", peers.orchestrator.as_str()])
-        .args(["--peers-resource-synchronizer", peers.resource_synchronizer.as_str()])
-        .env("DROVER_PEER_TOKEN", "token")
-        .stdout(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let mut killed = started(&feeds, at, &dirs.path().join("killed"), |command| {
+        command.arg("--reuse-port");
+    });
     let stays = Process::with(feeds.peers(), &dirs.path().join("stays"), None, |config| config.reuse_port = true).await;
     let answering = |report: &RouteReport| report.problem.is_none() && report.backends.iter().all(|backend| backend.answering == 2);
     eventually(PATIENCE, async || Process::report_of(at, shop.id).await.filter(answering)).await;
@@ -92,4 +103,56 @@ async fn process_that_is_killed_breaks_only_its_own_connections() {
         ask(&mut connection).await.expect("the other process accepts all new connections");
     }
     stays.running.stop().await;
+}
+
+/// Kills a process at this point, and asks a new one that hears of nobody else.
+async fn killed_at(point: &str) {
+    let shop = Shop::start().await;
+    let table = shop.dir.path().join("table.json");
+    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains("shop.example"))).await;
+    let at = || SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let armed = |command: &mut Command| {
+        command.env("DROVER_FAILPOINTS", format!("{point}=crash"));
+    };
+    let Shop { feeds, route: shop_route, pods, process, dir, client } = shop;
+    let url = format!("http://shop.example:{}/", shop_route.port);
+    let serves = async || client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200);
+    let dies = async |mut child: Child| {
+        let ended = eventually(PATIENCE, async || child.try_wait().unwrap()).await;
+        assert!(!ended.success(), "{point}: {ended}");
+    };
+    if point.starts_with("traffic/take/") {
+        // The next process dies while it takes the ports over.
+        dies(started(&feeds, at(), dir.path(), armed)).await;
+        if point == "traffic/take/taken" {
+            assert!(serves().await, "{point}: the old process goes on");
+        }
+    } else if point.starts_with("traffic/give/") {
+        // The old process dies while it gives them away. The next one may not get all of them; who supervises it starts another one.
+        process.running.stop().await;
+        let old_at = at();
+        let old = started(&feeds, old_at, dir.path(), armed);
+        eventually(PATIENCE, async || Process::report_of(old_at, shop_route.id).await).await;
+        // A file may be left from the process before; somebody must listen there.
+        eventually(PATIENCE, async || UnixStream::connect(dir.path().join("handover.sock")).await.ok()).await;
+        let mut next = started(&feeds, at(), dir.path(), |_| {});
+        dies(old).await;
+        next.kill().await.unwrap();
+    } else {
+        process.running.stop().await;
+        let late = route(RouteProtocol::Http, Some("late.example"), free_port(), &[(shop_route.backends[0].binding, 100)]);
+        feeds.route(&late);
+        dies(started(&feeds, at(), dir.path(), armed)).await;
+    }
+    let next = Process::with_peers(Peers::default(), dir.path(), None).await;
+    eventually(PATIENCE, async || serves().await.then_some(())).await;
+    next.running.stop().await;
+    drop(pods);
+}
+
+#[tokio::test]
+async fn process_that_is_killed_at_any_point_serves_on_from_its_table_when_it_is_started_again() {
+    for point in FAILPOINTS {
+        killed_at(point).await;
+    }
 }
