@@ -28,6 +28,8 @@ use crate::app::App;
 
 /// How often each `HTTPRoute` is read: a weight that somebody else has changed is set again.
 const PERIOD: Duration = Duration::from_secs(5);
+/// Time in which changes of endpoints are gathered.
+const GATHER: Duration = Duration::from_millis(200);
 /// How many are read at once.
 const AT_ONCE: usize = 8;
 /// The weight of a backend that names none.
@@ -90,7 +92,7 @@ impl Gateways {
             futures::stream::iter(tables).for_each_concurrent(AT_ONCE, |table| self.settle(&app, &members, table)).await;
             tokio::select! {
                 () = self.0.changed.notified() => {}
-                _ = endpoints.changed() => {}
+                _ = endpoints.changed() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep(PERIOD) => {}
             }
         }
