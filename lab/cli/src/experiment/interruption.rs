@@ -18,6 +18,7 @@ use drover_kubesim::{ClusterSpec, Sim};
 use drover_report::{Check, Report, Table, percentile};
 use drover_service::{Common as ServiceCommon, FeedHub, Peers};
 use drover_store::private_postgres::Durability;
+use indicatif::{ProgressBar, ProgressStyle};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -83,11 +84,14 @@ pub fn run(args: InterruptionArgs, format: Format) -> Result<ExitCode> {
 async fn measure(args: InterruptionArgs, format: Format) -> Result<ExitCode> {
     let described = machine::describe().await?;
     let load = machine::load();
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} moves, {elapsed} so far, {eta} left")?;
+    let bar = ProgressBar::new(3 * u64::from(args.moves)).with_style(style);
     let samples = [
-        by_drover(&args).await.context("Drover's way")?,
-        by_hand(&args, "delete first, start after", Way::DeleteFirst).await.context("delete first")?,
-        by_hand(&args, "wait for Running only", Way::RunningOnly).await.context("wait for Running only")?,
+        by_drover(&args, &bar).await.context("Drover's way")?,
+        by_hand(&args, "delete first, start after", Way::DeleteFirst, &bar).await.context("delete first")?,
+        by_hand(&args, "wait for Running only", Way::RunningOnly, &bar).await.context("wait for Running only")?,
     ];
+    bar.finish_and_clear();
     let mut report = report(&samples, args.moves);
     report.tables.insert(0, described);
     report.findings.insert(0, format!("{} moves each, {} requests/s; load of the machine {load} before", args.moves, args.rate));
@@ -125,6 +129,7 @@ async fn under_load(
     args: &InterruptionArgs,
     way: &'static str,
     port: u16,
+    bar: &ProgressBar,
     mut one: impl AsyncFnMut(usize) -> Result<()>,
 ) -> Result<Sample> {
     let (load, began) = (Load::start(plan(args, port))?, Instant::now());
@@ -134,12 +139,13 @@ async fn under_load(
         let from = began.elapsed();
         one(number).await?;
         moves.push((from, began.elapsed()));
+        bar.inc(1);
     }
     sleep(QUIET).await;
     Ok(Sample { way, outcome: load.end().await, moves })
 }
 
-async fn by_drover(args: &InterruptionArgs) -> Result<Sample> {
+async fn by_drover(args: &InterruptionArgs, bar: &ProgressBar) -> Result<Sample> {
     let data = tempfile::tempdir()?;
     let simulated = Simulated::answering(&CLUSTERS, 1, "4", "8Gi").await?;
     let stack = Stack::start(Options {
@@ -157,12 +163,12 @@ async fn by_drover(args: &InterruptionArgs) -> Result<Sample> {
     .await?;
     let client = Client::new(stack.url.clone(), None)?;
     let port = free_port()?;
-    let sample = drover_moves(args, &client, &simulated, port).await;
+    let sample = drover_moves(args, &client, &simulated, port, bar).await;
     stack.stop().await;
     sample
 }
 
-async fn drover_moves(args: &InterruptionArgs, client: &Client, simulated: &Simulated, port: u16) -> Result<Sample> {
+async fn drover_moves(args: &InterruptionArgs, client: &Client, simulated: &Simulated, port: u16, bar: &ProgressBar) -> Result<Sample> {
     use drover::application::prepare::prepare;
     use drover::application::wishes::Wishes;
     use drover::application::{Application, operation_of, verb};
@@ -191,7 +197,7 @@ async fn drover_moves(args: &InterruptionArgs, client: &Client, simulated: &Simu
     let id = operation_of(&client.post(&format!("{}/{verb}", group.group), None).await?)?;
     succeeded(client, &id).await?;
     until(async || Ok(client.get::<RouteList>("/v2/routes").await?.items.iter().all(|route| route.state == "serving"))).await?;
-    under_load(args, "Drover", port, async |_| {
+    under_load(args, "Drover", port, bar, async |_| {
         let clusters = registered::all(&session).await?;
         let home = clusters.iter().find(|c| !c.apps.is_empty()).context("the app runs nowhere")?.cluster.clone();
         let order = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": home});
@@ -233,7 +239,7 @@ enum Way {
 }
 
 /// A baseline: the data path gets the ready endpoints of both clusters, each with the same weight, as a load balancer would.
-async fn by_hand(args: &InterruptionArgs, way: &'static str, how: Way) -> Result<Sample> {
+async fn by_hand(args: &InterruptionArgs, way: &'static str, how: Way, bar: &ProgressBar) -> Result<Sample> {
     let (sim, dir) = (Sim::new(), tempfile::tempdir()?);
     for name in CLUSTERS {
         sim.add_cluster(name, ClusterSpec { stand_ins: true, ..ClusterSpec::with_nodes(1, "4", "8Gi") });
@@ -281,7 +287,7 @@ async fn by_hand(args: &InterruptionArgs, way: &'static str, how: Way) -> Result
     start(&sim, CLUSTERS[0]).await?;
     until(async || ready(&sim, CLUSTERS[0]).await).await?;
     sleep(Duration::from_secs(1)).await;
-    let sample = under_load(args, way, port, async |number| {
+    let sample = under_load(args, way, port, bar, async |number| {
         let (from, to) = (CLUSTERS[number % 2], CLUSTERS[(number + 1) % 2]);
         if how == Way::DeleteFirst {
             stop(&sim, from).await?;
