@@ -32,7 +32,7 @@ fn read(head: http::request::Parts, path: String, body: Bytes, trusted: bool) ->
     request::ApiRequest { query: head.uri.query().unwrap_or("").into(), method: head.method, path, headers: head.headers, body, trusted }
 }
 
-/// Serves until the simulator is dropped.
+/// Serves until the simulator is dropped, which it notices at the next connection.
 pub async fn serve(clusters: Weak<Clusters>, listener: TcpListener) {
     loop {
         let stream = match listener.accept().await {

@@ -1,6 +1,6 @@
 //! The Kubernetes objects of a text, each with its place in what the user wrote.
 //!
-//! Invariant: every document of the input becomes an object, or an error that names it; nothing is left out.
+//! Invariant: every document of the input that is not empty becomes an object, or an error that names it.
 
 use std::collections::HashMap;
 use std::fmt;

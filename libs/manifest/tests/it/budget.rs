@@ -1,8 +1,10 @@
+//! Limits of what is read: values, nesting, and what aliases repeat. Each is checked before it costs memory or stack.
+
 use std::time::Instant;
 
 use drover_manifest::{Limits, documents, one};
 
-/// Kubernetes' "billion laughs": 4000 × 200 × 200 values in 10 KB.
+/// A YAML bomb ("billion laughs"): 700 × 200 × 200 values in 9 KB.
 fn aliases() -> String {
     let item = "x".repeat(10);
     let list = |of: &str, n: usize| format!("[{}]", vec![of; n].join(","));

@@ -91,12 +91,12 @@ fn instance_of(members: usize, nodes: usize, apps: std::ops::RangeInclusive<usiz
         .prop_map(|(members, apps, newcomers)| Instance { members, apps, newcomers })
 }
 
-/// Small enough for an exhaustive search: at most three members with four nodes each and eight apps.
+/// Small enough for an exhaustive search: two or three members with at most four nodes each, and two to eight apps.
 pub fn instance() -> impl Strategy<Value = Instance> {
     instance_of(3, 4, 2..=8)
 }
 
-/// Six members with eight nodes each and forty apps.
+/// Too large for an exhaustive search: two to six members with at most eight nodes each, and ten to forty apps.
 pub fn larger_instance() -> impl Strategy<Value = Instance> {
     instance_of(6, 8, 10..=40)
 }

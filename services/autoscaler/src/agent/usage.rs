@@ -173,7 +173,6 @@ async fn list(client: &Client, namespace: &str, selector: Option<&str>) -> Resul
 }
 
 /// The answer in a form that is cheap to parse: labels are skipped, and texts are not copied (none of them contains escapes).
-/// escaped).
 #[derive(Deserialize)]
 struct List<'a> {
     #[serde(borrow)]
