@@ -55,6 +55,7 @@ impl Policy for Aco {
     }
 }
 
+/// One ant's placement. A unit that fits nowhere as a whole is placed container by container.
 fn walk<'i>(mut layout: Layout<'i>, units: &[Vec<u32>], pheromone: &[f64], rng: &mut fastrand::Rng) -> Layout<'i> {
     let places = layout.instance().places().len();
     for (u, unit) in units.iter().enumerate() {
@@ -71,6 +72,7 @@ fn walk<'i>(mut layout: Layout<'i>, units: &[Vec<u32>], pheromone: &[f64], rng: 
 /// Places the unit at random in proportion to the attraction of each place with room. Returns false if no place has room.
 fn step(layout: &mut Layout<'_>, unit: &[u32], pheromone: &[f64], rng: &mut fastrand::Rng) -> bool {
     let attraction = |(place, p): (usize, &f64)| {
+        // The sum keeps the attraction of an empty place finite; beta is 2.
         let eta = 1.0 / (0.05 + layout.after(unit, place).0);
         if layout.fits(unit, place) { p * eta * eta } else { 0.0 }
     };

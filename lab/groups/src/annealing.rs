@@ -208,6 +208,8 @@ impl<'b> Annealing<'b> {
         layout.resync();
     }
 
+    /// Whether to make a move that makes the value worse by `worse` at the temperature `heat` (Metropolis). A move whose chance is below
+    /// exp(-12) is refused without drawing a number.
     fn accepts(&mut self, worse: f64, heat: f64) -> bool {
         worse <= 0.0 || (worse < 12.0 * heat && self.rng.f64() < (-worse / heat).exp())
     }
@@ -285,6 +287,9 @@ impl<'b> Annealing<'b> {
     }
 
     /// Chooses a move: fills `xs` (what moves) and `ys` (what moves in the opposite direction), and returns the two places.
+    ///
+    /// Three of eight moves go to any place, the others to where a container is that calls the chosen one. With `relieve` all go to any
+    /// place, and three of four that would leave a place within its capacity are not made.
     fn choose(&mut self, layout: &Layout<'_>, spent: f64, relieve: bool) -> Option<(usize, usize)> {
         let instance = layout.instance();
         let (containers, places) = (instance.containers().len() as u32, instance.places().len());
@@ -321,6 +326,7 @@ impl<'b> Annealing<'b> {
         Some((from, to))
     }
 
+    /// How much moves together. At first nine of ten moves take a group or (one in seven of them) a whole copy; at the end two of ten do.
     fn level(&mut self, spent: f64) -> Level {
         if !self.grouped {
             return Level::Container;
@@ -337,10 +343,13 @@ impl<'b> Annealing<'b> {
     }
 }
 
+/// What moves together, as far as it is on one place.
 #[derive(Clone, Copy)]
 enum Level {
     Container,
+    /// A copy of a group.
     Group,
+    /// A copy of the whole application.
     Copy,
 }
 

@@ -19,6 +19,7 @@ const MAX_DEPTH: usize = 32;
 /// Limits on nested brackets and on operators in all: the generated parser needs up to 200 KiB of stack for each.
 const MAX_NESTING: usize = 16;
 const MAX_OPERATORS: usize = 64;
+/// Stack of the parser's thread, in bytes: several times what an expression within these limits needs.
 const PARSER_STACK: usize = 64 << 20;
 
 /// The standard library and `math.*`.

@@ -86,7 +86,7 @@ struct Inner {
     failures: Family<FailureLabels, Counter>,
     /// Why the process ends, once a task with [`OnFailure::EndProcess`] has failed.
     fatal: OnceLock<String>,
-    /// Cancelled then.
+    /// Cancelled when `fatal` is set, so that the process ends.
     shutdown: CancellationToken,
 }
 

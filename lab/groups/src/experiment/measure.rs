@@ -45,11 +45,15 @@ pub struct MeasuredPlacement {
     pub case: String,
     /// Name of the policy.
     pub policy: String,
+    /// Seed of the policy; `None` if it makes no random choices.
     pub seed: Option<u64>,
+    /// The objective, without unit; less is better.
     pub value: f64,
+    /// The parts of the objective.
     pub terms: Terms,
     /// Number of containers without a place.
     pub unplaced: usize,
+    /// CPU time that the policy took, in seconds.
     pub seconds: f64,
     /// Entropy of the chosen places in nats.
     pub entropy: f64,

@@ -35,7 +35,8 @@ impl Sample {
         self.mean(|outcome| outcome.workflow)
     }
 
-    /// Change of a mean against `base`, in per cent; the paper compares means too. Zero when both means are equal.
+    /// Change of a mean against `base`, in per cent; the paper compares means too. Zero when both means are equal, infinite when
+    /// only that of `base` is zero.
     pub fn change(&self, base: &Self, measure: impl Fn(&Outcome) -> f64 + Copy) -> f64 {
         let (new, old) = (self.mean(measure), base.mean(measure));
         if new == old { 0.0 } else { (new / old - 1.0) * 100.0 }

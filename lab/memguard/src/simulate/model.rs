@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobClass {
+    /// Number of jobs.
     pub count: usize,
     /// Memory limit in MiB. A job always uses at least half of it.
     pub limit: f64,
+    /// Memory that a job allocates at a time, in MiB.
     pub unit: f64,
+    /// Jobs of a higher priority are submitted first, and the guard prefers their containers.
     #[serde(default)]
     pub priority: i32,
 }

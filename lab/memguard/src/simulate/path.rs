@@ -5,10 +5,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::model::{JobClass, JobModel};
 
+/// What the container does; `left` is for how many more seconds.
 #[derive(Debug)]
 enum Phase {
+    /// Its memory stays at half of its limit.
     Compute { left: f64 },
+    /// It takes one unit of memory, at `per_second` MiB per second; `more` units follow.
     Grow { left: f64, per_second: f64, more: u32 },
+    /// It keeps what it has taken, and then frees it.
     Hold { left: f64 },
 }
 
@@ -67,11 +71,13 @@ impl MemoryPath {
         }
     }
 
+    /// Begins to take a unit of memory, with `more` to follow.
     fn unit(&mut self, more: u32, model: &JobModel, class: &JobClass) -> Phase {
         let left = model.unit_seconds * around_one(&mut self.random, model.unit_jitter);
         Phase::Grow { left, per_second: class.unit / left, more }
     }
 
+    /// Begins to hold what was taken.
     fn at_top(&mut self, model: &JobModel) -> Phase {
         Phase::Hold { left: exponential(&mut self.random, model.hold) }
     }
@@ -82,6 +88,7 @@ pub(super) fn around_one(random: &mut ChaCha8Rng, jitter: f64) -> f64 {
     1.0 + jitter * (2.0 * random.random::<f64>() - 1.0)
 }
 
+/// A duration in seconds drawn from the exponential distribution with this mean.
 fn exponential(random: &mut ChaCha8Rng, mean: f64) -> f64 {
     -mean * (1.0 - random.random::<f64>()).ln()
 }

@@ -12,6 +12,7 @@ use crate::{Activity, Container, ContainerId, Moment, NodeMemory, Observation, R
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub container: &'a Container,
+    /// Working set in bytes.
     pub memory: u64,
     pub track: ContainerTrack,
 }

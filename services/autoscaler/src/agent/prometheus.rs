@@ -56,7 +56,7 @@ impl PrometheusClient {
 
     async fn series(&self, url: &str, query: &str, stale: u32) -> Result<Values, String> {
         let url = format!("{}/api/v1/query", url.trim_end_matches('/'));
-        // Without it Prometheus returns values up to five minutes old as if they were current.
+        // Without this limit Prometheus returns values up to five minutes old as if they were current.
         let lookback = format!("{stale}s");
         let failed = |error: reqwest::Error| format!("Prometheus does not answer: {}", error.without_url());
         let request = self.client()?.get(url).query(&[("query", query), ("lookback_delta", &lookback)]);

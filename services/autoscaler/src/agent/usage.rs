@@ -135,8 +135,11 @@ impl UsageReader {
 /// How many policies ask within the maximum age of a reading.
 #[derive(Debug, Default)]
 struct Rate {
+    /// When the present period began.
     since: Option<Instant>,
+    /// Queries in the present period.
     now: usize,
+    /// Queries in the period just before it.
     before: usize,
 }
 

@@ -35,7 +35,7 @@ use crate::store::users::{self, MemberUser, Pems};
 
 /// The beginning of the names of all users that are certified.
 const OURS: &str = "drover:";
-/// For how long certificates are requested. The authority may choose less.
+/// For how many seconds certificates are requested. The authority may choose less.
 const LIFETIME: i32 = 90 * 24 * 3600;
 /// How long the authority may take to sign.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -58,7 +58,7 @@ impl App {
         if let Some(user) = known.filter(|user| !is_due(user.validity, now())) {
             return Ok(UserState { expires: Some(user.validity.1.to_string()), reason: None });
         }
-        // The member is asked without a connection.
+        // The member may be slow, so no database connection is held while it is asked.
         drop(db);
         let client = self.client_of(member).await?;
         let pems = match certified(&client, &order.user_name).await? {
@@ -126,14 +126,14 @@ async fn certified(client: &kube::Client, user: &str) -> Result<Result<Pems, Str
         signed(&api, &name).await
     }
     .await;
-    // Kubernetes would delete it after an hour, too.
+    // Only tidies up: Kubernetes deletes the request after an hour anyway.
     let _ = in_time(api.delete(&name, &DeleteParams::default())).await;
     Ok(issued?.map(|certificate| Pems { key: key.to_string(), certificate }))
 }
 
 /// A new key, and a request for a certificate for it, both in PEM.
 fn request_for(user: &str) -> anyhow::Result<(Zeroizing<String>, String)> {
-    // Nearly every number is a key.
+    // Nearly every 32 random bytes are a valid key of P-256; others are drawn again.
     let key = std::iter::repeat_with(|| SigningKey::from_slice(&rand::random::<[u8; 32]>())).find_map(Result::ok);
     let key = key.context("there is no randomness")?;
     let subject = Name::from_str(&format!("CN={user}"))?;

@@ -87,6 +87,7 @@ struct ProbeSpec {
     failure_threshold: u32,
 }
 
+// The defaults of Kubernetes for probes.
 fn ten() -> u64 {
     10
 }

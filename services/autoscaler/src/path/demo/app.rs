@@ -37,7 +37,7 @@ pub struct Config {
     pub start: u64,
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DemoAnswer {
     /// Number of requests served, including this one.
