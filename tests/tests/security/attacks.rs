@@ -1,4 +1,5 @@
-//! What the review of a live instance found.
+//! Requests that are meant to do harm: from web pages of other sites, with uploads, charts and kubeconfigs that exhaust a service or lead it
+//! elsewhere, and over connections that never end.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ async fn web_page_of_another_site_changes_and_reads_nothing() {
     let (evil, form) = (("origin", "https://evil.example"), ("content-type", "text/plain"));
     let json = ("content-type", "application/json");
     let post = async |headers: &[(&str, &str)]| send(&system, Method::POST, "/v2/projects", headers, project).await;
-    assert_eq!(post(&[evil, form]).await.0, 403, "as the review did it");
+    assert_eq!(post(&[evil, form]).await.0, 403, "a form needs no permission of the browser");
     assert_eq!(post(&[form]).await.0, 401);
     assert_eq!(post(&[token, evil, json]).await, (403, "origin_refused".into()), "even with a token");
     assert_eq!(post(&[token, ("sec-fetch-site", "cross-site"), json]).await, (403, "origin_refused".into()));
@@ -70,7 +71,7 @@ async fn upload_that_expands_without_bound_is_refused_and_every_service_goes_on(
         let body = json!({"metadata": {"name": "web"}, "file": STANDARD.encode(text)});
         let refused = system.client.post(&format!("{}/apps", group.composite()), Some(&body)).await;
         let refused = match refused {
-            // What is parsed when the group is approved.
+            // Some texts are parsed only when the group is approved.
             Ok(_) => system.client.post(&format!("{}/approve", group.path()), None).await.unwrap_err(),
             Err(error) => error,
         };
@@ -162,7 +163,7 @@ async fn chart_reaches_neither_network_nor_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubeconfig_tells_nothing_of_what_is_where_it_leads() {
+async fn refusal_of_a_kubeconfig_does_not_tell_which_ports_are_open() {
     let system = System::remote_only().await;
     let open = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = {
@@ -200,7 +201,7 @@ async fn kubeconfig_tells_nothing_of_what_is_where_it_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn head_that_never_ends_and_connections_without_number_are_closed() {
+async fn unfinished_heads_and_connections_beyond_the_limit_are_closed() {
     let system = System::remote_only().await;
     let address = format!("127.0.0.1:{}", system.url().port().unwrap());
     let mut slow = TcpStream::connect(&address).await.unwrap();
