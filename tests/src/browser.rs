@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// How long something may take to appear. It only guards against hanging.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A browser with one window. Ends with the value.
+/// A browser with one window, which ends when the value is dropped.
 pub struct Browser {
     driver: Child,
     client: reqwest::Client,
@@ -49,12 +49,12 @@ impl Browser {
         let profile = tempfile::tempdir()?;
         let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let driver = driver.as_mut().ok().and_then(|child| child.stdout.take()).zip(driver.ok());
-        let (stdout, driver) = driver.context("chromedriver is installed (deploy/setup.sh)")?;
+        let (stdout, driver) = driver.context("chromedriver cannot be started; deploy/setup.sh installs it")?;
         let mut lines = BufReader::new(stdout).lines();
         let port =
             lines.find_map(|line| line.ok()?.split("started successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok());
         std::thread::spawn(move || lines.for_each(drop));
-        let port = port.context("chromedriver says its port")?;
+        let port = port.context("chromedriver ended before it said its port")?;
         let arguments = [
             "--headless=new",
             "--no-sandbox",

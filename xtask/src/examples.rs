@@ -9,13 +9,13 @@ const PROBLEM: &str = "application/problem+json";
 /// The key of problems that every operation can answer.
 const EVERY: &str = "every operation";
 
-/// Those of them that are about the header `Idempotency-Key`.
+/// Problems of every operation that are about the header `Idempotency-Key`, so that only a POST has them.
 const OF_KEYS: [&str; 3] = ["answer_not_kept", "idempotency_key_in_use", "idempotency_key_reused"];
 
-/// The one that only what writes can answer.
+/// The problem of every operation that only writes can answer.
 const OF_WRITES: &str = "origin_refused";
 
-/// Those that an operation answers whose own exchanges say so, by an empty exchange.
+/// Problems of bodies: an operation answers those for which it has an exchange of its own, which may be empty.
 const OF_BODIES: [&str; 3] = ["empty_body", "malformed_json", "unsupported_media_type"];
 
 /// Adds the examples to a document.
@@ -29,7 +29,7 @@ pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Re
     if !shared.is_empty() {
         document["components"]["examples"] = Value::Object(shared);
     }
-    let paths = document["paths"].as_object_mut().context("the document has paths")?;
+    let paths = document["paths"].as_object_mut().context("the document has no paths")?;
     for (path, item) in paths.iter_mut() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
             let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
@@ -72,6 +72,7 @@ fn in_parts(body: &Value) -> Value {
     parts
 }
 
+/// The example of a problem.
 fn problem(exchange: &Value) -> Value {
     json!({"summary": exchange["answer"]["title"], "value": exchange["answer"]})
 }

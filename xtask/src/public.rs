@@ -110,7 +110,7 @@ fn merge(documents: &[(&str, Value)]) -> anyhow::Result<Value> {
                 }
                 let id = operation["operationId"].as_str().with_context(|| format!("{method} {path} has no operationId"))?;
                 ensure!(ids.insert(id.to_owned()), "two operations have the id {id}");
-                let there = paths.entry(path.as_str()).or_insert_with(|| json!({})).as_object_mut().context("a path is an object")?;
+                let there = paths.entry(path.as_str()).or_insert_with(|| json!({})).as_object_mut().context("a path is not an object")?;
                 used(&operation, &document["components"]["schemas"], service, &mut schemas)?;
                 ensure!(there.insert(method.clone(), operation).is_none(), "two services serve {method} {path}");
             }

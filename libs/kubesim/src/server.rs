@@ -38,7 +38,7 @@ pub async fn serve(clusters: Weak<Clusters>, listener: TcpListener) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(e) => {
-                tracing::warn!(error = %e, "cannot accept");
+                tracing::warn!(error = %e, "the simulator cannot accept connections; trying again");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;
             }

@@ -20,7 +20,7 @@ const HOST: &str = "web.example";
 const IMAGE: &str = "drover.local/stand-in:1";
 const ON: [&str; 2] = ["onprem/private-a", "aws/public-c"];
 
-/// The program that answers (cargo build --workspace --bins).
+/// An image with the program that answers, which `cargo build --workspace --bins` has built.
 fn image(folder: &Path) -> PathBuf {
     let programs = std::env::current_exe().unwrap().parent().and_then(Path::parent).unwrap().to_owned();
     Image::new(IMAGE, "/bin/sh").shell().built(&programs.join("drover-stand-in"), "/bin/drover-stand-in").write(folder)
@@ -46,6 +46,7 @@ async fn moves(system: &System, app: &str, port: u16, rate: f64, moves: usize) {
     .await;
     let load = Load::start(Plan { address, host: HOST.to_owned(), rate, slow_every: 50, streams: true }).unwrap();
     let began = Instant::now();
+    // Only for the latency without a move, which is printed and not judged.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let quiet = began.elapsed();
     for made in 0..moves {
@@ -80,7 +81,11 @@ async fn requests_reach_pods_by_ports_of_nodes_while_their_app_moves() {
     moves(&system, "open", port, 30.0, 1).await;
     let routes = system.client.get::<RouteList>("/v2/routes?project=e2e").await.unwrap().items;
     let route = routes.iter().find(|route| route.composite_app == "open").unwrap();
-    assert_eq!((route.state.as_str(), route.backends.len(), route.backends[0].answering), ("serving", 1, 1), "one node: {routes:#?}");
+    assert_eq!(
+        (route.state.as_str(), route.backends.len(), route.backends[0].answering),
+        ("serving", 1, 1),
+        "the port of the one node of the cluster answers: {routes:#?}"
+    );
     system.end().await;
 }
 

@@ -65,7 +65,7 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
     for path in
         ["/v2/projects", "/v2/apps", "/v2/apps?project=blog", "/v2/clusters?view=capacity", "/v2/operations", "/v2/plans", "/", "/ui/apps"]
     {
-        // Pages are no operations of the API.
+        // Asked without the typed client, because some of these are pages and no operations of the API.
         let answer = viewer.http().get(viewer.base().join(path).unwrap()).send().await.unwrap().text().await.unwrap();
         assert!(!answer.contains("unseen") && !answer.contains("blog"), "{path}: {answer}");
     }

@@ -70,7 +70,10 @@ pub fn trained(learner: &QLearningSpec, sim: &SimSpec, trace: &Trace, period: u1
     train(learner, sim, &Schedule::default(), usize::from(period), (0..passes).map(|_| &pass))
 }
 
-/// Runs it.
+/// Trains, and writes the Q-table to the file or to stdout.
+///
+/// # Errors
+/// A parameter is out of range, the load cannot be read, or the file cannot be written.
 pub fn run(args: &TrainArgs) -> Result<()> {
     let sim = args.sim.spec()?;
     anyhow::ensure!(sim.min_pods >= 1, "--min-pods must be 1 or more: Q-learning cannot scale up from zero");

@@ -59,10 +59,10 @@ pub struct Common {
     pub strict: bool,
 }
 
-/// Runs it.
+/// Runs an experiment and delivers its report; the exit code of the command.
 ///
 /// # Errors
-/// See the experiments.
+/// An argument or a file is wrong, or a part of the experiment cannot be started.
 pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
