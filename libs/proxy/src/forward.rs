@@ -51,9 +51,9 @@ pub enum ForwardError {
 /// Connections to destinations.
 #[derive(Debug)]
 pub struct Forwarder {
-    one: Client<HttpConnector, RequestBody>,
-    /// HTTP/2: one connection per destination carries all requests.
-    two: Mutex<HashMap<SocketAddr, http2::SendRequest<RequestBody>>>,
+    http1: Client<HttpConnector, RequestBody>,
+    /// One connection per destination carries all requests.
+    http2: Mutex<HashMap<SocketAddr, http2::SendRequest<RequestBody>>>,
 }
 
 impl Default for Forwarder {
@@ -61,8 +61,8 @@ impl Default for Forwarder {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT));
-        let one = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector);
-        Self { one, two: Mutex::default() }
+        let http1 = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector);
+        Self { http1, http2: Mutex::default() }
     }
 }
 
@@ -174,18 +174,18 @@ impl Forwarder {
     async fn once(&self, to: SocketAddr, forwarded: &ForwardedRequest) -> Result<Response<Incoming>, ForwardError> {
         let request = forwarded.request(to);
         if forwarded.parts.version == Version::HTTP_2 {
-            let mut connection = self.second(to).await?;
+            let mut connection = self.http2_connection(to).await?;
             return connection.send_request(request).await.map_err(|error| failure(error.is_canceled(), forwarded, &error));
         }
-        self.one.request(request).await.map_err(|error| failure(error.is_connect(), forwarded, &error))
+        self.http1.request(request).await.map_err(|error| failure(error.is_connect(), forwarded, &error))
     }
 
-    /// An HTTP/2 connection without negotiation (prior knowledge).
-    async fn second(&self, to: SocketAddr) -> Result<http2::SendRequest<RequestBody>, ForwardError> {
+    /// The HTTP/2 connection to a destination, without negotiation (prior knowledge).
+    async fn http2_connection(&self, to: SocketAddr) -> Result<http2::SendRequest<RequestBody>, ForwardError> {
         let there = {
-            let mut two = self.two.lock().unwrap_or_else(PoisonError::into_inner);
-            two.retain(|_, connection| !connection.is_closed());
-            two.get(&to).cloned()
+            let mut connections = self.http2.lock().unwrap_or_else(PoisonError::into_inner);
+            connections.retain(|_, connection| !connection.is_closed());
+            connections.get(&to).cloned()
         };
         if let Some(mut connection) = there
             && connection.ready().await.is_ok()
@@ -198,7 +198,7 @@ impl Forwarder {
         stream.set_nodelay(true).map_err(|error| not_sent(&error))?;
         let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| not_sent(&error))?;
         tokio::spawn(connection); // ends with its last sender or when the other side closes; its requests get the errors
-        self.two.lock().unwrap_or_else(PoisonError::into_inner).insert(to, sender.clone());
+        self.http2.lock().unwrap_or_else(PoisonError::into_inner).insert(to, sender.clone());
         Ok(sender)
     }
 }

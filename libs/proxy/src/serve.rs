@@ -67,13 +67,13 @@ pub async fn connection<H: Handler, S: AsyncRead + AsyncWrite + Unpin + Send + '
     handler: Arc<H>,
     stage: watch::Receiver<ListenerStage>,
 ) {
-    let (second, began) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (http2, began) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let service = service_fn(|request: Request<Incoming>| {
         began.notify_one();
         let (handler, stage) = (handler.clone(), stage.clone());
         let version = request.version();
         if version == Version::HTTP_2 {
-            second.notify_one();
+            http2.notify_one();
         }
         async move {
             let mut response = handler.handle(request, client).await;
@@ -88,7 +88,7 @@ pub async fn connection<H: Handler, S: AsyncRead + AsyncWrite + Unpin + Send + '
     builder.http2().timer(TokioTimer::new());
     let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    let goes = leaves(stage.clone(), &second);
+    let goes = leaves(stage.clone(), &http2);
     tokio::pin!(goes);
     let begins = tokio::time::timeout(IDLE, began.notified());
     tokio::pin!(begins);
@@ -109,12 +109,13 @@ pub async fn connection<H: Handler, S: AsyncRead + AsyncWrite + Unpin + Send + '
     }
 }
 
-/// Completes when this connection is to be shut down: HTTP/2 when leaving begins (GOAWAY loses no request), HTTP/1 at the close.
-async fn leaves(mut stage: watch::Receiver<ListenerStage>, second: &Notify) {
+/// Completes when this connection is to be shut down: one of HTTP/2 (`http2` is told at its requests) when leaving begins, because GOAWAY
+/// loses no request; one of HTTP/1 at the close.
+async fn leaves(mut stage: watch::Receiver<ListenerStage>, http2: &Notify) {
     let mut closing = stage.clone();
     let told = async {
         let _ = stage.wait_for(|stage| *stage >= ListenerStage::Leaving).await;
-        second.notified().await;
+        http2.notified().await;
     };
     tokio::select! {
         () = told => {}
