@@ -7,9 +7,13 @@ use crate::key::Key;
 use crate::object::number;
 use crate::state::ClusterState;
 
-/// The maximum surge and the maximum of unavailable pods.
+fn recreates(deployment: &Value) -> bool {
+    deployment["spec"]["strategy"]["type"] == "Recreate"
+}
+
+/// How many pods there may be beyond the wanted ones, and how many of the wanted ones may be unavailable.
 pub fn limits(deployment: &Value) -> (i64, i64) {
-    if deployment["spec"]["strategy"]["type"] == "Recreate" {
+    if recreates(deployment) {
         return (0, 0);
     }
     let (want, rolling) = (replicas(deployment), &deployment["spec"]["strategy"]["rollingUpdate"]);
@@ -21,7 +25,7 @@ pub fn limits(deployment: &Value) -> (i64, i64) {
 /// How many replicas the new set may have, given the replicas of all sets and its own.
 pub fn room_for_new(deployment: &Value, total: i64, new: i64) -> i64 {
     let want = replicas(deployment);
-    if deployment["spec"]["strategy"]["type"] == "Recreate" {
+    if recreates(deployment) {
         return want;
     }
     let room = want + limits(deployment).0 - total;
@@ -47,7 +51,7 @@ pub fn advance(state: &mut ClusterState, deployment: &Value, new: &Objects, old:
         }
         return;
     }
-    if deployment["spec"]["strategy"]["type"] == "Recreate" {
+    if recreates(deployment) {
         live_old.iter().for_each(|(key, _)| scale(state, key, 0));
         return;
     }
