@@ -59,7 +59,7 @@ pub fn directory() -> PathBuf {
     base.unwrap_or_else(home).join("drover/traces")
 }
 
-/// Runs it.
+/// Converts the original, and writes its traces.
 ///
 /// # Errors
 /// The file cannot be read or is not what it should be, or the traces cannot be written.

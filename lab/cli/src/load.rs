@@ -73,7 +73,7 @@ impl Outcome {
 }
 
 impl Load {
-    /// Begins.
+    /// Begins to send.
     ///
     /// # Errors
     /// There can be no client.

@@ -85,7 +85,10 @@ impl Name {
     }
 }
 
-/// Runs it.
+/// Simulates the guards and prints the table; or prints the model or a guard, if that was asked for.
+///
+/// # Errors
+/// A file cannot be read, or its model cannot be simulated.
 pub fn run(args: &SimulateArgs, format: Format) -> Result<ExitCode> {
     let world = match &args.world {
         Some(path) => read(path)?,

@@ -34,7 +34,7 @@ pub struct InputArgs {
 }
 
 impl InputArgs {
-    /// Reads it.
+    /// Reads what the options name.
     ///
     /// # Errors
     /// It cannot be read, or does not hold Kubernetes objects or a chart.

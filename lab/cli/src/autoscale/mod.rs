@@ -21,7 +21,7 @@ pub enum AutoscaleCommand {
     Train(Box<TrainArgs>),
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// A file cannot be read or written, or an option contradicts another.

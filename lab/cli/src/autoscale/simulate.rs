@@ -51,7 +51,10 @@ pub struct SimulateArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Lets every policy scale the load, and delivers the report.
+///
+/// # Errors
+/// A file cannot be read or written, or an option is out of range or contradicts another.
 pub fn run(args: &SimulateArgs, format: Format) -> Result<()> {
     let sim = args.sim.spec()?;
     let trace = args.load.load(&sim)?;

@@ -29,7 +29,10 @@ struct Arrival {
     cpu: [f64; 2],
 }
 
-/// Measures it.
+/// Measures newcomers that arrive at once, each number of them beside those that arrive one after another.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let counts: &[usize] = size.of(&[1, 5, 20, 50], &[1, 2]);
     let single = arrive(size.of(ONE_BY_ONE, 1), false).await?;

@@ -86,7 +86,7 @@ async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
     .await
     .context("the services cannot start")?;
     let client = Client::new(stack.url.clone(), Some(token.expose_secret().to_owned()))?;
-    // Without it only the line below would be wrong.
+    // If the token cannot be saved, only `drover get apps` in the line below is refused.
     let _saved = tokens::SavedToken::save(&stack.url, &token).ok();
     let session = Session { client, project: "default".into(), format: Format::Table };
     let mut outcome = Ok(story::tell(&session, &members.members, args.members != Members::Local).await?);

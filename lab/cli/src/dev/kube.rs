@@ -106,7 +106,7 @@ pub struct Cluster {
     pub metrics: bool,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// A script failed; the error is the last line that it printed.

@@ -20,7 +20,10 @@ pub enum DevCommand {
     Sim(sim::SimArgs),
 }
 
-/// Runs it.
+/// Runs the subcommand.
+///
+/// # Errors
+/// A script fails, no port is free, or a directory cannot be created.
 pub async fn run(command: DevCommand, format: Format) -> anyhow::Result<ExitCode> {
     match command {
         DevCommand::Kube(command) => kube::run(command, format).await,

@@ -46,7 +46,10 @@ const TRACES: [(&str, &str, &str, Shape); 2] = [
 const COST: f64 = 1.10;
 const EXPIRED: f64 = 1.02;
 
-/// Runs it.
+/// Compares the policies on every load, and delivers the report.
+///
+/// # Errors
+/// A trace cannot be read, or a file cannot be written.
 pub fn run(args: &AutoscalingArgs, format: Format) -> Result<ExitCode> {
     let plan = Plan { first_seed: args.common.seed, seeds: args.seeds, ..Plan::default() };
     let mut traces: Vec<(String, Option<Trace>)> = Vec::new();

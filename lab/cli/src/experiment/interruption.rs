@@ -73,7 +73,7 @@ struct Sample {
     moves: Vec<(Duration, Duration)>,
 }
 
-/// Runs it. Leaves no process behind, even when it is interrupted.
+/// Measures, and delivers the report; the exit code of the command. Leaves no process behind, even when it is interrupted.
 ///
 /// # Errors
 /// A part cannot be started, a request to Drover fails, or a file cannot be written.

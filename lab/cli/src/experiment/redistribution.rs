@@ -82,7 +82,8 @@ impl Sample {
     }
 }
 
-/// Runs it. Leaves no process and no directory behind, even when it is interrupted.
+/// Measures, and delivers the report; the exit code of the command. Leaves no process and no directory behind, even when it is
+/// interrupted.
 ///
 /// # Errors
 /// An option is out of range, a part cannot be started, a request fails, or a file cannot be written.

@@ -73,7 +73,7 @@ impl Case {
     }
 }
 
-/// Runs it.
+/// Runs the experiment and delivers its report; the exit code of the command.
 ///
 /// # Errors
 /// An option is out of range, or a file cannot be read or written.

@@ -40,7 +40,10 @@ fn positive(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0).ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
-/// Runs it.
+/// Improves the assignment of each file, and delivers the report; the exit code of the command.
+///
+/// # Errors
+/// An option is out of range, or a file cannot be read or written or is not an instance of the challenge.
 pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
     if args.best.len() > args.models.len() {
         bail!(

@@ -81,7 +81,7 @@ struct Outcome {
     members: BTreeMap<String, String>,
 }
 
-/// Runs it.
+/// Prints what each policy makes of the application, beside what runs now.
 ///
 /// # Errors
 /// The application is unknown or has no calls, a file is no policy, or a request fails.

@@ -147,7 +147,9 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[derive(Clone, Debug)]
 pub struct Adam {
     rate: f32,
+    /// Moving mean of the gradient.
     first: Vec<f32>,
+    /// Moving mean of the squared gradient.
     second: Vec<f32>,
     steps: i32,
 }

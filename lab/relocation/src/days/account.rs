@@ -9,7 +9,7 @@ pub struct Account {
     load: [i64; PROVIDERS.len()],
     /// Millicores that there are, by provider.
     size: [i64; PROVIDERS.len()],
-    /// Seconds.
+    /// The time up to which everything is accounted for, in seconds.
     now: f64,
     /// Cost of what ran.
     pub cost: f64,

@@ -44,7 +44,7 @@ pub type Runner<'r, E> = dyn FnMut(&Draw, NodeSize, Preference, &Strategy) -> Re
 /// Carries out a draw on a fleet in memory.
 ///
 /// # Errors
-/// None.
+/// Never; the result has the type that a deployed run needs.
 pub fn in_memory(draw: &Draw, size: NodeSize, preference: Preference, strategy: &Strategy) -> Result<Replay, Infallible> {
     Ok(replay(draw, size, preference, strategy))
 }

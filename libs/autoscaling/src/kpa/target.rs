@@ -18,7 +18,8 @@ pub fn share(written: f64) -> f64 {
     if written > 1.0 { written / 100.0 } else { written }
 }
 
-/// Resolves a target: the hard limit or the default, lowered by what the user wrote, times the share to use.
+/// Resolves a target per pod: what the user wrote, else the hard limit, else `default`; never above the hard limit; times the share to use.
+/// The hard limit is `container_concurrency`, which counts for the metric `concurrency` only (0: none).
 pub fn resolve(metric: KpaMetric, container_concurrency: f64, target: Option<f64>, utilization: f64, default: f64) -> Resolved {
     let hard = metric == KpaMetric::Concurrency && container_concurrency > 0.0;
     let total = match target {

@@ -15,7 +15,7 @@ use crate::{apply, defaults, patch, validation};
 const FIXED: &[&str] = &["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 
 impl ClusterState {
-    /// PUT.
+    /// Replaces an object by `body` (PUT).
     pub fn replace(&mut self, target: &Target, mut body: Value, options: &Options) -> ApiResult {
         if target.sub == "scale" {
             return self.rescale(target, |_| Ok(body), options);

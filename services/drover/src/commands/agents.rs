@@ -143,7 +143,7 @@ fn setting_of_cluster(text: &str) -> Result<(String, (String, String)), String> 
     Ok((cluster.to_owned(), setting(pair)?))
 }
 
-/// Runs it.
+/// Runs the subcommand; the exit code of the command.
 ///
 /// # Errors
 /// A request is refused or fails.

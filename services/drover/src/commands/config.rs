@@ -55,7 +55,7 @@ impl Program {
     }
 }
 
-/// Runs it.
+/// Prints each setting with its value, source and meaning.
 ///
 /// # Errors
 /// The file cannot be read, is not TOML or has an unknown key, or a value is invalid.

@@ -30,7 +30,10 @@ pub struct DeleteArgs {
     pub source: DocumentFiles,
 }
 
-/// Runs it.
+/// Deletes the application, or the objects of the files, that the options name.
+///
+/// # Errors
+/// There is no such application, or a request is refused or fails.
 pub async fn run(session: &Session, args: &DeleteArgs) -> Result<()> {
     match &args.name {
         Some(name) => application(session, name, args.delete_volumes).await,

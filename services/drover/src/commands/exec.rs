@@ -63,7 +63,7 @@ mod channel {
     pub const CLOSE: u8 = 255;
 }
 
-/// Runs it. Returns the exit code of the program.
+/// Runs the program and connects it with this terminal; its exit code.
 ///
 /// # Errors
 /// There is no such app or no ready pod, the request is refused, or the connection breaks off.

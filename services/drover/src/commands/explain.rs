@@ -23,7 +23,10 @@ pub struct ExplainArgs {
     pub app: String,
 }
 
-/// Runs it.
+/// Prints why the app runs where it does; if it has no room, also the plan that would make some.
+///
+/// # Errors
+/// There is no such app, or a request fails.
 pub async fn run(session: &Session, app: &str) -> Result<()> {
     let app = match app.split_once('/') {
         Some(_) => app.to_owned(),

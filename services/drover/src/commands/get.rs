@@ -84,7 +84,10 @@ pub enum What {
     Audit,
 }
 
-/// Runs it.
+/// Prints the list; with `--watch` again after each change, until Ctrl-C.
+///
+/// # Errors
+/// Nothing has the given name, or a request fails.
 pub async fn run(session: &Session, args: GetArgs) -> Result<()> {
     if !args.watch {
         return output::write_stdout(&list(session, &args.what, args.name.as_deref()).await?);

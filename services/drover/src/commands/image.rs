@@ -74,7 +74,7 @@ struct PushedLayer {
     sent: bool,
 }
 
-/// Runs it.
+/// Pushes the image and prints its name.
 ///
 /// # Errors
 /// The archive cannot be read, or the registry cannot be reached or refuses.

@@ -34,7 +34,7 @@ pub struct KeyFile {
     data: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The file cannot be read or written, or has no key.

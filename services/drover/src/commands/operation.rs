@@ -44,7 +44,10 @@ command let the move go on. If you are wrong, two pods write into one volume.")]
     List,
 }
 
-/// Runs it.
+/// Runs the subcommand.
+///
+/// # Errors
+/// There is no such operation, a watched one does not succeed, or a request is refused or fails.
 pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
     match command {
         OperationCommand::Watch { id } => {

@@ -71,7 +71,10 @@ pub enum PlanCommand {
     },
 }
 
-/// Runs it.
+/// Runs the subcommand.
+///
+/// # Errors
+/// A file cannot be read, there is no such cluster or plan, no plan is possible, or a request is refused or fails.
 pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
     match command {
         PlanCommand::Newcomer { path, name, only, on, search, dry_run } => {

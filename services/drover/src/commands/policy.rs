@@ -23,7 +23,10 @@ pub enum PolicyCommand {
     },
 }
 
-/// Runs it.
+/// Prints the candidates on the cluster with their scores under the policy.
+///
+/// # Errors
+/// There is no such cluster or policy, or a request fails.
 pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {
     let PolicyCommand::Test { name, on } = command;
     let member = clusters::find(session, &on).await?.member;

@@ -30,7 +30,10 @@ pub enum ProviderCommand {
     },
 }
 
-/// Runs it.
+/// Runs the subcommand.
+///
+/// # Errors
+/// A request is refused or fails.
 pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
     match command {
         ProviderCommand::Set { name, priority } => {

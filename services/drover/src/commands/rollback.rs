@@ -32,7 +32,7 @@ pub struct RollbackArgs {
     wait: bool,
 }
 
-/// Runs it.
+/// Starts the rollback and prints its operation, or waits until it has succeeded; a dry run prints what would change.
 ///
 /// # Errors
 /// The application does not run or has no earlier revision, or a request fails.

@@ -31,7 +31,7 @@ pub struct TestArgs {
     no_logs: bool,
 }
 
-/// Runs it.
+/// Runs the tests and prints what they printed.
 ///
 /// # Errors
 /// The application does not run, a request fails, or a test fails.

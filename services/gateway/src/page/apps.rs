@@ -72,7 +72,7 @@ struct Copy {
 }
 
 impl Apps {
-    /// Makes it.
+    /// The page of the apps that the filter takes.
     pub fn new(list: &AppList, filter: Filter) -> Self {
         let copies = list.items.iter().flat_map(|app| &app.bindings);
         Self {
@@ -172,7 +172,7 @@ struct Place {
 }
 
 impl AppPage {
-    /// Makes it. `group` is the path of its deployment intent group.
+    /// The page of an app. `group` is the path of its deployment intent group.
     pub fn new(app: &AppView, group: &str, facts: Facts) -> Self {
         let considered: Vec<Place> = facts.explanation.iter().flat_map(places).collect();
         Self {

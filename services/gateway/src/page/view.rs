@@ -333,7 +333,7 @@ struct StepRow {
 }
 
 impl OperationPage {
-    /// Makes it.
+    /// The page of an operation.
     pub fn new(o: &Operation) -> Self {
         let step = |step: &OperationStep| StepRow {
             name: if step.direction == "undo" { format!("undo of {}", step.name) } else { step.name.clone() },
@@ -361,7 +361,7 @@ pub struct ErrorPage {
 }
 
 impl ErrorPage {
-    /// Makes it.
+    /// The page of a problem.
     pub fn new(problem: ProblemDocument) -> Self {
         Self { problem }
     }

@@ -2,7 +2,7 @@
 //! server of the member, so that no way to its pods is needed.
 //!
 //! Asked once all objects are ready and the time that the app asks for is over, until all are answered; then never again for this
-//! version, as it is with that time. A question runs beside the worker, because the answer of an app may take long.
+//! version, just as that time is waited for only once. A question runs beside the worker, because the answer of an app may take long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -40,7 +40,7 @@ const FAR_AHEAD: f64 = 2.0;
 /// Largest difference of occupancies that are about equal, in percent points.
 const ABOUT_EQUAL: f64 = 5.0;
 
-/// Runs it.
+/// Runs the experiment and delivers its report; the exit code of the command.
 ///
 /// # Errors
 /// An option is out of range, a part cannot be started, a request fails, or a file cannot be written.

@@ -42,7 +42,7 @@ const HALF: f64 = 0.5;
 /// Fewest running applications of Drover, relative to the optimum.
 const NEAR: f64 = 0.95;
 
-/// Runs it.
+/// Runs the experiment and delivers its report; the exit code of the command.
 ///
 /// # Errors
 /// An option is out of range, a part cannot be started, a request fails, or a file cannot be written.

@@ -34,7 +34,10 @@ pub struct DecideArgs {
     pub record: bool,
 }
 
-/// Runs it.
+/// Prints a decision, or the result of a primitive, for each line of the input until its end.
+///
+/// # Errors
+/// The configuration or a line cannot be used; what was decided before is printed.
 pub fn run(args: &DecideArgs) -> Result<()> {
     let mut decider = match args.config.as_ref().or(args.config_file.as_ref()) {
         Some(path) => Some(open(path)?),

@@ -41,7 +41,10 @@ impl AutoscaleCommand {
     }
 }
 
-/// Runs it.
+/// Runs the subcommand. Those of the laboratory are run by `drover-lab`.
+///
+/// # Errors
+/// A file cannot be read or used, or a request to the cluster fails.
 pub async fn run(command: AutoscaleCommand, format: Format) -> Result<()> {
     match command {
         AutoscaleCommand::Decide(args) => decide::run(&args),

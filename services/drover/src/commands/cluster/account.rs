@@ -62,7 +62,10 @@ pub struct AccountArgs {
     print_role: bool,
 }
 
-/// Runs it.
+/// Makes the account in the cluster and prints or writes its kubeconfig; with `--print-role` only prints the objects.
+///
+/// # Errors
+/// The given kubeconfig cannot be used, the cluster refuses an object or issues no token, or the file cannot be written.
 pub async fn run(args: &AccountArgs) -> Result<()> {
     let objects = objects(&args.also, args.agents, args.volumes, args.admin)?;
     if args.print_role {

@@ -23,7 +23,10 @@ use crate::session::Session;
 
 pub use args::ClusterCommand;
 
-/// Runs it.
+/// Runs the subcommand.
+///
+/// # Errors
+/// A file cannot be read, there is no such cluster, or a request is refused or fails.
 pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Add { name, provider, kubeconfig, labels, priority, force } => {

@@ -30,7 +30,10 @@ impl MemguardCommand {
     }
 }
 
-/// Runs it.
+/// Runs the subcommand; the exit code of the command. `simulate` is run by `drover-lab`.
+///
+/// # Errors
+/// No agent answers, or there is no such container.
 pub fn run(command: MemguardCommand, format: Format) -> Result<ExitCode> {
     match command {
         MemguardCommand::Simulate(_) => Ok(ExitCode::SUCCESS), // run by drover-lab
