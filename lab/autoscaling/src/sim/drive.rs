@@ -144,7 +144,8 @@ fn kpa(simulation: &Simulation, collector: Option<&Collector>) -> KpaObservation
     KpaObservation { at: simulation.now(), replicas: asked, ready: Reading::Value(ready), stable, panic }
 }
 
-fn qlearning(simulation: &Simulation, since: &Totals) -> QLearningObservation {
+/// What a learner observes after a period: `since` has the totals of that period.
+pub(super) fn qlearning(simulation: &Simulation, since: &Totals) -> QLearningObservation {
     QLearningObservation {
         at: simulation.now(),
         pods: simulation.pods().0,

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Arrivals, SimSpec, Simulation, Totals};
-use drover_autoscaling::Reading;
-use drover_autoscaling::qlearning::{Choice, QLearningObservation, QLearningSpec, QLearningState, QTable, step};
+use super::{Arrivals, SimSpec, Simulation, Totals, drive};
+use drover_autoscaling::qlearning::{Choice, QLearningSpec, QLearningState, QTable, step};
 
 /// How exploration decreases: a share of decisions takes any legal action.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,13 +49,7 @@ pub fn train<'a>(
             if (second + 1) % period.max(1) != 0 {
                 continue;
             }
-            let seen = QLearningObservation {
-                at: simulation.now(),
-                pods: simulation.pods().0,
-                cpu: Reading::Value(since.cpu()),
-                expired: Reading::Value(since.expired),
-                pod_seconds: Reading::Value(since.pod_seconds),
-            };
+            let seen = drive::qlearning(&simulation, &since);
             let choice = Choice::Anything(schedule.at(state.decisions));
             if let Some((want, _)) = step(learner, &mut state, &seen, choice) {
                 simulation.scale(want);
