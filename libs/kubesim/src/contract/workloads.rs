@@ -138,7 +138,7 @@ async fn room_that_appears_is_used(f: Fixture) -> Outcome {
 
 async fn taints_keep_pods_away(f: Fixture) -> Outcome {
     let mut object = f.deployment("web", 1, "10m");
-    object::untolerate(&mut object);
+    object["spec"]["template"]["spec"]["tolerations"] = json!([]);
     f.deployments().create(&PostParams::default(), &typed(object)).await?;
     let says = || async {
         let pods = f.pods().list(&ListParams::default().labels("app=web")).await?.items;
@@ -147,14 +147,6 @@ async fn taints_keep_pods_away(f: Fixture) -> Outcome {
         }))
     };
     eventually(30, "the pod names the taint", says).await
-}
-
-mod object {
-    use serde_json::{Value, json};
-
-    pub fn untolerate(deployment: &mut Value) {
-        deployment["spec"]["template"]["spec"]["tolerations"] = json!([]);
-    }
 }
 
 async fn deleting_a_deployment_takes_its_pods(f: Fixture) -> Outcome {
@@ -382,9 +374,9 @@ async fn metrics_are_served(f: Fixture) -> Outcome {
     object["spec"]["template"] = f.template("busy", "10m", json!({"kit/cpu": "250m", "kit/mem": "64Mi"}));
     f.deployments().create(&PostParams::default(), &typed(object)).await?;
     let millicores = |usage: &Value| usage["cpu"].as_str().and_then(crate::quantity::milli).unwrap_or(0);
-    let pods = f.api("metrics.k8s.io", "v1beta1", "PodMetrics");
+    // The plurals are not those that kube would make of the kinds.
     let pods = kube::Api::<DynamicObject>::namespaced_with(
-        pods.into_client(),
+        f.client.clone(),
         &f.namespace,
         &kube::api::ApiResource {
             group: "metrics.k8s.io".into(),
@@ -400,9 +392,8 @@ async fn metrics_are_served(f: Fixture) -> Outcome {
         Ok(list.first().is_some_and(|m| (200..=300).contains(&millicores(&m.data["containers"][0]["usage"]))))
     })
     .await?;
-    let nodes = all(&f.client, "metrics.k8s.io", "v1beta1", "NodeMetrics");
     let nodes = kube::Api::<DynamicObject>::all_with(
-        nodes.into_client(),
+        f.client.clone(),
         &kube::api::ApiResource {
             group: "metrics.k8s.io".into(),
             version: "v1beta1".into(),
