@@ -300,7 +300,6 @@ pub struct ScaledWorkload {
 
 /// Phase of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[allow(missing_docs)]
 pub enum Phase {
     Pending,
     Applying,

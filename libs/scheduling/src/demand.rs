@@ -96,7 +96,6 @@ pub struct NodeRequirement {
 /// Node selector operators of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[allow(missing_docs)]
 pub enum Operator {
     In,
     NotIn,

@@ -112,7 +112,6 @@ impl Missing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum MissingPlace {
     Last,
     First,
@@ -146,7 +145,6 @@ pub struct Parameter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum ParameterSource {
     #[default]
     Metric,
@@ -159,7 +157,6 @@ pub enum ParameterSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum ParameterScope {
     #[default]
     App,

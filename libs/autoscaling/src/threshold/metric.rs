@@ -34,7 +34,6 @@ pub struct MetricSpec {
 /// Types of metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[allow(missing_docs)]
 pub enum MetricType {
     Resource,
     ContainerResource,
@@ -179,7 +178,6 @@ pub struct MetricTarget {
 /// Types of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[allow(missing_docs)]
 pub enum TargetType {
     Utilization,
     AverageValue,

@@ -74,7 +74,6 @@ pub struct ContainerUse {
 /// Phases of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[allow(missing_docs)]
 pub enum Phase {
     Pending,
     #[default]

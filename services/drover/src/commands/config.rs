@@ -30,7 +30,6 @@ pub enum ConfigCommand {
 
 /// Programs that have settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
 pub enum Program {
     Up,
     ClusterManager,

@@ -63,7 +63,6 @@ impl Wanted {
 
 /// What `get` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
 pub enum What {
     #[value(alias = "app")]
     Apps,
