@@ -95,7 +95,7 @@ pub fn waves(journeys: Vec<Journey>, slots: usize) -> Vec<Vec<Journey>> {
 pub async fn begin_all(stage: &mut Stage, journeys: &[Journey]) -> Vec<Result<String, String>> {
     let (journeys, broken) = prepare(stage, journeys.to_vec()).await;
     assert!(broken.is_empty(), "{broken:?}");
-    let arms = Arms::new(&stage.processes);
+    let arms = ArmedFailpoints::new(&stage.processes);
     let begun = join_all(journeys.iter().map(|journey| begin(stage, &arms, journey))).await;
     begun.into_iter().map(|begun| begun.map(|begun| begun.id)).collect()
 }
@@ -108,12 +108,12 @@ pub async fn wave(stage: &mut Stage, journeys: Vec<Journey>) -> Vec<Outcome> {
     for slot in journeys.iter().map(|journey| journey.slot).collect::<BTreeSet<_>>() {
         watches.push((slot, stage.watch(slot).await));
     }
-    let arms = Arms::new(&stage.processes);
+    let arms = ArmedFailpoints::new(&stage.processes);
     let mut begun = join_all(journeys.iter().map(|journey| begin(stage, &arms, journey))).await;
     drop(arms);
     for stop in 1..=journeys.iter().map(|journey| journey.stops.len()).max().unwrap_or(0) {
         strike(stage, fault, &journeys, stop).await;
-        let arms = Arms::new(&stage.processes);
+        let arms = ArmedFailpoints::new(&stage.processes);
         let arrived = journeys.iter().zip(&begun).map(async |(journey, begun)| match journey.stops.get(stop) {
             Some(case) if begun.is_ok() => arms.until_paused(case.process, &named(stage, journey.slot, case, &case.point)).await,
             _ => Ok(()),
@@ -179,7 +179,7 @@ fn named(stage: &Stage, slot: usize, case: &Case, point: &str) -> String {
     }
 }
 
-async fn begin(stage: &Stage, arms: &Arms<'_>, journey: &Journey) -> Result<Begun, String> {
+async fn begin(stage: &Stage, arms: &ArmedFailpoints<'_>, journey: &Journey) -> Result<Begun, String> {
     let (slot, case) = (journey.slot, &journey.stops[0]);
     let created = check::created(stage, slot, case.job);
     let (group, verb) = stage.slots[slot].target(case.job);
@@ -309,12 +309,12 @@ pub async fn ended(client: &Client, id: &str) -> Result<Operation, String> {
 }
 
 /// The failpoints that are set in each process while several operations are on their way to theirs.
-struct Arms<'a> {
+struct ArmedFailpoints<'a> {
     processes: &'a Processes,
     set: Mutex<BTreeSet<(&'static str, String)>>,
 }
 
-impl<'a> Arms<'a> {
+impl<'a> ArmedFailpoints<'a> {
     fn new(processes: &'a Processes) -> Self {
         Self { processes, set: Mutex::default() }
     }

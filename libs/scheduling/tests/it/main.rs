@@ -1,6 +1,6 @@
 //! Tests of the crate through its public API: single rules, and properties of random fleets.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
 mod calling;
 mod calling_plans;

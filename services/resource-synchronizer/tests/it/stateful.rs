@@ -134,6 +134,7 @@ async fn pods_take_their_volumes_along_there_and_back_and_no_two_copies_have_one
     let (_, before) = db.there(MEMBER).await;
     assert_eq!((pods.len(), before.len()), (2, 2));
 
+    // The first ordinal and the number of the pods that each copy is to run.
     for (old, new) in [((0, 1), (1, 1)), ((0, 0), (0, 2))] {
         let asked = db.ask(false, &pods, old.0, old.1).await;
         // Like a crash while the pod is being stopped.
