@@ -58,6 +58,8 @@ impl RolloutTeacher {
         }
     }
 
+    /// Tries options of a state and returns it with the probabilities that they should have: those of the learner, raised for options that
+    /// end better than the mean and lowered for others.
     fn tried(&mut self, at: &Construction<'_>, scores: &[f32], net: &ScoreNet, rng: &mut fastrand::Rng) -> Sample {
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
@@ -77,6 +79,7 @@ impl RolloutTeacher {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let places = at.layout().instance().places().len() as f64;
         let spread = places * values.iter().map(|v| (v - mean).abs()).sum::<f64>() / values.len() as f64;
+        // A moving mean over about 500 states, in which one state counts at most as ten times the mean.
         self.scale += 0.002 * (spread.min(10.0 * self.scale + 1e-3) - self.scale);
         let temperature = (self.settings.temperature * self.scale).max(1e-6);
         let prior = softmax(&order.iter().map(|o| scores[*o]).collect::<Vec<_>>());

@@ -218,6 +218,7 @@ impl Observer<'_> {
         let expired = self.expired(now, memory).await;
         let there = self.target.status_replicas();
         let period = self.plan.spec.scaling.period();
+        // The number of pods is taken to have changed evenly since the last observation; after a longer gap nothing is known of it.
         let pod_seconds = match memory.before.replace((now, there)) {
             Some((at, pods)) if now - at <= 2.0 * period + 1.0 => Reading::Value((now - at) * f64::from(pods + there) / 2.0),
             Some((at, _)) => Reading::Absent(format!("the last observation was {:.0} s ago", now - at)),

@@ -200,7 +200,7 @@ fn intent(allowed: Allowed) -> Value {
     json!({"anyOf": providers.into_iter().map(element).collect::<Vec<Value>>()})
 }
 
-/// Requested / allocatable.
+/// What is requested as a share of what the nodes can give: on the private clusters, on the public one, and on all.
 fn occupied(clusters: &[ClusterCapacity]) -> Occupancy {
     let share = |clusters: &[ClusterCapacity]| {
         let (mut all, mut taken) = (Amounts::default(), Amounts::default());
