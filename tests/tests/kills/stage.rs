@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover::hub::Client;
+use drover_api::ledger::ClusterCapacity;
+use drover_api::scheduling::MemberState;
 use drover_e2e::members::{self, Members};
 use drover_e2e::processes::Processes;
 use drover_e2e::{Backend, Member, Witness};
@@ -137,8 +139,6 @@ impl Watch {
 }
 
 async fn until_known(client: &Client, members: usize) {
-    use drover_api::ledger::ClusterCapacity;
-    use drover_api::scheduling::MemberState;
     eventually(Duration::from_secs(60), async || {
         let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await.ok()?;
         let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && !c.nodes.is_empty()).count();

@@ -23,6 +23,7 @@ struct Thing {
 
 #[derive(Deserialize, utoipa::IntoParams)]
 struct Which {
+    // The handler only checks that the query can be read.
     #[allow(dead_code)]
     size: Option<u32>,
 }

@@ -204,10 +204,10 @@ pub async fn settle(environment: &Environment, binding: &Binding) -> Result<(), 
 /// Why the room of a binding was not released.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
-    /// Own tables.
+    /// The orchestrator's own tables did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Placement or resource-synchronizer.
+    /// Placement or the resource-synchronizer did not answer, or refused.
     #[error(transparent)]
     Peer(#[from] PeerError),
 }

@@ -1,7 +1,9 @@
 //! Compares desired state, inventory and what is seen of a member: which objects must be applied or deleted, and which status a
 //! binding has.
 //!
-//! No I/O; only the time for which something has held is read from the clock. Invariant: a binding is Ready only if every desired object exists with the desired digest and is ready.
+//! No I/O; only the time for which something has held is read from the clock.
+//!
+//! Invariant: a binding is Ready only if every desired object exists with the desired digest and is ready.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

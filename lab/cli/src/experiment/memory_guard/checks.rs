@@ -20,6 +20,7 @@ fn setting(results: &Results, setting: (u32, u32)) -> Option<&Compared> {
     results.settings.iter().find(|compared| compared.setting == Some(setting))
 }
 
+/// Checks that the paper's rule, fitted to this one setting, changes as much as the paper measured there: -58 % restarts, -13 % time.
 fn fitted(results: &Results, checks: &mut Vec<Check>) {
     let Some((none, paper)) = setting(results, (4, 140)).and_then(|compared| Some((compared.none(), compared.arm("paper")?))) else {
         return;
@@ -28,6 +29,7 @@ fn fitted(results: &Results, checks: &mut Vec<Check>) {
     checks.push(Check::within("paper's rule, fitted, 4 GB 140 %: workflow time", -13.0, 4.0, paper.workflow_change(none), "%"));
 }
 
+/// Checks the mean change over the four settings of the paper against the paper's own mean: -40 % restarts, -7 % time.
 fn average(results: &Results, checks: &mut Vec<Check>) {
     let mean = |change: fn(&Sample, &Sample) -> f64| {
         results.tuned.iter().map(|tuned| change(&tuned.sample, &tuned.none)).sum::<f64>() / results.tuned.len() as f64
@@ -69,6 +71,7 @@ fn no_effect(results: &Results, checks: &mut Vec<Check>) {
     checks.push(Check::at_most(format!("{name}: it changes the workflow time by"), 1.0, time, "%"));
 }
 
+/// Checks that `gate-bank` helps in the four settings of the paper and makes nothing worse anywhere else.
 fn gate_bank(results: &Results, checks: &mut Vec<Check>) {
     for (size, percent) in FOUR {
         let pair = setting(results, (size, percent)).and_then(|compared| Some((compared.none(), compared.arm("gate-bank")?)));
@@ -96,6 +99,8 @@ fn surely_slower(sample: &Sample, base: &Sample) -> f64 {
     Interval::of(&differences).low
 }
 
+/// Checks that badly tuned parameters make the published rule restart at least twice as often as no guard, and that the same parameters
+/// within the safety rules restart no more often and let every run end.
 fn livelock(results: &Results, checks: &mut Vec<Check>) {
     let Some(none) = setting(results, (4, 140)).map(Compared::none) else { return };
     for mistuned in &results.mistuned {
