@@ -201,7 +201,7 @@ fn cow(name: &str, breed: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_root_document_lives() {
+async fn root_document_is_created_replaced_read_and_deleted() {
     let stack = Stack::start().await;
     let made = stack.post("/v2/farms", named("a")).await;
     assert_eq!(made.is(201), json!({"metadata": {"name": "a", "description": "", "userData1": "", "userData2": ""}}), "no spec was sent");

@@ -25,7 +25,7 @@ pub fn to_wall(moment: Moment) -> SystemTime {
     SystemTime::now() - now().since(moment)
 }
 
-/// Identity of this boot. What was held before a reboot is not held any more.
+/// Identity of this boot; empty if it cannot be read. What was held before a reboot is not held any more.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }

@@ -50,6 +50,7 @@ pub enum Job {
 }
 
 impl Job {
+    /// The job that passes a step of a workflow.
     fn passes(kind: &str, step: &str) -> Self {
         match (kind, step) {
             ("instantiate" | "relocate", _) => Self::MakeRoom,
@@ -162,6 +163,7 @@ fn of_step(point: Failpoint) -> Vec<(Case, &'static str)> {
     turns.into_iter().map(|turn| (case(turn), owner)).collect()
 }
 
+/// The cases grouped by row, the rows in the order of their first cases.
 fn by_row(cases: Vec<(Case, &'static str)>) -> Vec<(Case, &'static str)> {
     let mut rows: Vec<(Row, Vec<(Case, &'static str)>)> = Vec::new();
     for case in cases {
@@ -173,6 +175,7 @@ fn by_row(cases: Vec<(Case, &'static str)>) -> Vec<(Case, &'static str)> {
     rows.into_iter().flat_map(|(_, cases)| cases).collect()
 }
 
+/// The case of a failpoint of a service that is not the orchestrator.
 fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'static str) {
     let (step, moment) = point.rsplit_once('/').expect("the name of a failpoint ends with its moment");
     let way = match job {

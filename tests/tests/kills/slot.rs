@@ -33,7 +33,7 @@ const BESIDE: [&str; 2] = ["sa", "sb"];
 /// The size of the copies of `x` and `y`: one of them fills a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The milli-cores of each pod.
+    /// The CPU request of each pod, in millicores.
     pub cpu_m: u32,
     /// The number of pods of a copy.
     pub replicas: u32,
@@ -268,6 +268,7 @@ pub struct SlotState {
     beside: [u32; 2],
 }
 
+/// Runs an operation that must succeed.
 async fn done(client: &Client, group: &Group, verb: &str) -> anyhow::Result<()> {
     let id = group.verb(client, verb).await?;
     let operation = ended(client, &id).await?;
@@ -275,6 +276,7 @@ async fn done(client: &Client, group: &Group, verb: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// The app that runs beside `keep` in a revision: each update replaces it.
 fn extra(revision: u32) -> &'static str {
     if revision.is_multiple_of(2) { "even" } else { "odd" }
 }

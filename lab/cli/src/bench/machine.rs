@@ -144,20 +144,23 @@ fn name(pid: u32) -> Option<String> {
     Some(std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())
 }
 
-/// Fields of `/proc/<pid>/stat` after the name, which may hold anything: state, parent, …
+/// Fields of `/proc/<pid>/stat` after the name, which may hold spaces and brackets: state, parent, … The first is field 3 of proc(5).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
+/// CPU seconds of a process (`utime` and `stime`).
 fn cpu(pid: u32) -> Option<f64> {
     ticks(pid, &[11, 12])
 }
 
+/// The same with those of its children that have ended and were waited for (`cutime` and `cstime`).
 fn cpu_with_children(pid: u32) -> Option<f64> {
     ticks(pid, &[11, 12, 13, 14])
 }
 
+/// The sum of these [`stat`] fields, in seconds.
 fn ticks(pid: u32, fields: &[usize]) -> Option<f64> {
     let stat = stat(pid)?;
     let each = fields.iter().map(|at| stat.get(*at)?.parse::<f64>().ok());

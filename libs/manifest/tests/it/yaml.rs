@@ -22,7 +22,7 @@ fn syntax_errors_name_document_line_and_column() {
 }
 
 #[test]
-fn a_mark_of_byte_order_is_skipped() {
+fn byte_order_mark_is_skipped() {
     assert_eq!(one("\u{feff}a: 1", Limits::MANIFESTS).unwrap(), json!({"a": 1}));
 }
 

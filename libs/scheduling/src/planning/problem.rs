@@ -16,6 +16,7 @@ pub(crate) type Moves<'a> = Vec<(usize, &'a MemberRoom)>;
 #[derive(Clone, Copy)]
 pub(crate) struct RoomProblem<'w, 'a> {
     pub context: &'w PlanningContext<'a>,
+    /// The newcomer's apps.
     pub slots: &'w [Slot<'a>],
     /// The member of each slot; `None`: satisfied by another slot of its app.
     pub homes: &'w [Option<&'a MemberRoom>],
@@ -80,7 +81,7 @@ impl<'a> RoomProblem<'_, 'a> {
         moves.iter().all(|(j, to)| self.movable[*j].copies.allow(&to.key, trial))
     }
 
-    /// The witness of a victim at its destination.
+    /// The packing on nodes that proves that a victim fits at its destination.
     pub fn pods(&self, trial: &Trial<'a>, candidate: usize, to: &MemberRoom) -> Vec<crate::PodsOnNode> {
         trial.pods(to, self.movable[candidate].tenant())
     }

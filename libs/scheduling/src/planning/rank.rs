@@ -47,12 +47,13 @@ fn in_order(context: &PlanningContext<'_>, a: &Movable<'_>, b: &Movable<'_>) -> 
 
 /// The value as a sort key: a lower key moves first. A missing value becomes the first or last key, or its replacement.
 fn oriented(algorithm: &Algorithm, value: Option<f64>) -> f64 {
-    let oriented = |value: f64| match algorithm.prefer {
+    // The sums turn -0 into 0, which `total_cmp` would tell apart.
+    let key = |value: f64| match algorithm.prefer {
         Prefer::Low => value + 0.0,
         Prefer::High => 0.0 - value,
     };
     match (value, algorithm.missing) {
-        (Some(value), _) | (None, Missing::Number(value)) => oriented(value),
+        (Some(value), _) | (None, Missing::Number(value)) => key(value),
         (None, Missing::Place(MissingPlace::First)) => f64::NEG_INFINITY,
         (None, Missing::Place(MissingPlace::Last)) => f64::INFINITY,
     }

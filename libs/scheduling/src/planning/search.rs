@@ -16,6 +16,8 @@ use crate::trial::Trial;
 use crate::work::Effort;
 use crate::{MemberKey, MemberRoom};
 
+/// Up to this many candidates that fit elsewhere, every set can be tried, and the second greedy attempt is not needed. The numbers of
+/// members and of nodes in a member have such limits, too.
 const SMALL_CANDIDATES: usize = 8;
 const SMALL_MEMBERS: usize = 3;
 const SMALL_NODES: usize = 4;
@@ -33,7 +35,7 @@ struct Sets<'s, 'a> {
     can_go: &'s [usize],
     size: usize,
     bounds: &'s Bounds,
-    /// All candidates have left.
+    /// The trial in which all candidates have left.
     everybody: &'s Trial<'a>,
 }
 

@@ -16,12 +16,17 @@ pub type Key = (String, String);
 #[derive(Clone, Debug, Default)]
 pub struct Inbox(Arc<Mutex<HashMap<Key, PushedStatistics>>>);
 
+/// What was pushed for one policy. All times are in seconds, on the clock that the callers pass as `now`.
 #[derive(Debug)]
 struct PushedStatistics {
+    /// The windows of the policy `kpa`, and the metric that they hold.
     kpa: Option<(KpaMetric, Collector)>,
+    /// By name: when the value was pushed, and the value.
     values: BTreeMap<String, (f64, f64)>,
+    /// When expired requests were pushed last, and their number since they were last read.
     expired: Option<(f64, f64)>,
-    poke: Arc<Notify>,
+    /// Told when requests arrive, so that the policy is decided on before its next period.
+    arrived: Arc<Notify>,
 }
 
 impl Inbox {
@@ -32,14 +37,14 @@ impl Inbox {
             kpa: None,
             values: BTreeMap::new(),
             expired: None,
-            poke: Arc::default(),
+            arrived: Arc::default(),
         });
         match (kpa, &mut own.kpa) {
             (Some(spec), Some((metric, collector))) if *metric == spec.metric => collector.resize(spec),
             (Some(spec), slot) => *slot = Some((spec.metric, Collector::new(spec))),
             (None, slot) => *slot = None,
         }
-        own.poke.clone()
+        own.arrived.clone()
     }
 
     /// Forgets a policy.
@@ -54,7 +59,7 @@ impl Inbox {
         if let (Some(report), Some((metric, collector))) = (&push.requests, &mut own.kpa) {
             collector.record_report(now, *metric, report);
             if report.average_concurrency > 0.0 || report.count > 0.0 {
-                own.poke.notify_one();
+                own.arrived.notify_one();
             }
         }
         for (name, value) in push.values.iter().filter(|(_, value)| value.is_finite()) {

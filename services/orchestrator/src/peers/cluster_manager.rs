@@ -37,7 +37,7 @@ pub struct RestClusterManager {
 }
 
 impl RestClusterManager {
-    /// Uses this peer for both.
+    /// Uses this peer for the generated client and for documents.
     pub fn new(peer: Peer) -> Self {
         Self { client: peer.clone().into(), documents: peer }
     }

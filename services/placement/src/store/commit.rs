@@ -177,7 +177,7 @@ impl Entries {
         self.decision.id.len() + self.receipt.id.len()
     }
 
-    /// See [`LogConnection::commit`].
+    /// Writes all entries in one statement, as [`LogConnection::commit`] describes; `known` are the contents that are stored already.
     async fn write(self, connection: &mut PgConnection, known: &mut Known, expected: i64) -> StoreResult<Committed> {
         let count = self.len() as i64;
         let Self { contents, digests: _, decision: d, receipt: t, claim: c, released: r } = self;
