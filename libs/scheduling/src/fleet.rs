@@ -1,6 +1,6 @@
 //! The fleet: members, their nodes, and the claims on them.
 //!
-//! Two sums per node (design.md section 2):
+//! Two sums per node:
 //! ```text
 //! present = foreign + Σ held + Σ leaving      claim held:     present and future must fit
 //! future  = foreign + Σ held + Σ promised     claim promised: future must fit;  promised -> held: present must fit

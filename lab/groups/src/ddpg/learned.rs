@@ -1,7 +1,7 @@
 //! A trained policy: how it places, how it is saved in a file, and how a collapse is detected.
 //!
-//! Experimental: it depends on the number and the order of the places that it was trained on, and it has not passed acceptance test 5
-//! (docs/how-to/group-placement.md says by how much). Improve its placements with `cgs-search`, or use only that.
+//! Experimental: it depends on the number and the order of the places that it was trained on, and it does not beat the policies
+//! that are not learned (docs/how-to/group-placement.md says by how much). Improve its placements with `cgs-search`, or use only that.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -51,7 +51,7 @@ pub struct ScaleEvaluation {
 }
 
 impl ScaleEvaluation {
-    /// Acceptance test 5: fewer unplaced containers or, with as many, a smaller objective.
+    /// Whether the trained policy is better: fewer unplaced containers or, with as many, a smaller objective.
     pub fn beats(&self, rival: &Placed) -> bool {
         (self.trained.unplaced.len(), self.trained.value) < (rival.unplaced.len(), rival.value - 1e-9)
     }

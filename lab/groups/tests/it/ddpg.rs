@@ -94,10 +94,10 @@ fn best_constant_order_is_no_worse_than_first_fit() {
     assert!(best.value <= first.value && best.unplaced.is_empty());
 }
 
-/// Acceptance test 5 in full: what the trained policy beats. It asserts that the policy is rightly called experimental.
+/// Acceptance test 5 in full: the policy is rightly called experimental.
 #[test]
 #[ignore = "long: trains five seeds for minutes"]
-fn trained_policy_does_not_pass_acceptance_test_5() {
+fn trained_policy_does_not_beat_all_rivals_in_four_of_five_seeds() {
     let weights = Weights::default();
     let training = Training::paper(6000);
     let runs: Vec<_> = (1..=5).map(|seed| experiment::run(&training, Some(RHO), &weights, seed, &mut |_| ())).collect();
@@ -115,7 +115,7 @@ fn trained_policy_does_not_pass_acceptance_test_5() {
                 run.seed, test.trained.value, test.untrained.value, test.polished.value
             );
         }
-        // The policy is experimental because of this. If this assertion fails, the policy passes the test, and the switch can be removed.
-        assert!(greedy < 4 || untrained < 4 || constant < 4, "x{scale}: acceptance test 5 holds now");
+        // If this fails, the policy is as good as it must be, and need no longer be switched on as experimental.
+        assert!(greedy < 4 || untrained < 4 || constant < 4, "x{scale}: the trained policy beats all rivals now");
     }
 }

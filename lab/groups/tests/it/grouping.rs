@@ -1,4 +1,4 @@
-//! Acceptance test 1, and the properties of groupings.
+//! Acceptance test 1: the groups of the paper's example and of Sock Shop. Also the properties of groupings.
 
 use std::collections::BTreeSet;
 

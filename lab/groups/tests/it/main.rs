@@ -1,4 +1,4 @@
-//! The acceptance tests of group placement with their numbers (specs/group-placement.md, section 6), and further tests.
+//! The acceptance tests of group placement, as docs/how-to/group-placement.md numbers them ("What is tested"), and further tests.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 

@@ -1,4 +1,5 @@
-//! Acceptance test 8, and the hard rules: capacity, anti-affinity, failure domains, a budget of moves.
+//! Acceptance test 8: every policy respects the hard rules (capacity, anti-affinity, failure domains, a budget of moves), depends on its
+//! seed alone, and reports the containers that it leaves out.
 
 use std::collections::BTreeSet;
 

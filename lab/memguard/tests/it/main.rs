@@ -112,10 +112,10 @@ fn problem_reports_models_that_cannot_be_simulated() {
     assert_eq!(ClusterModel::default().problem(), None);
 }
 
-/// The numbers of the specification (5.1) with all 30 seeds; `drover experiment memory-guard` makes the tables.
+/// The checks of `drover experiment memory-guard` in the four settings of the paper, with all 30 seeds.
 #[test]
 #[ignore = "long: 30 seeds of five settings, about a minute"]
-fn thirty_seeds_reach_the_bands_of_the_specification() {
+fn thirty_seeds_reach_the_bands_of_the_experiment() {
     for (size, percent) in FOUR {
         let guards = [None, Some(published(PaperSettings::default())), arm("gate-bank")];
         let [none, paper, both] = <[Sample; 3]>::try_from(samples(&ClusterModel::paper(size, percent), &guards, 30)).unwrap();

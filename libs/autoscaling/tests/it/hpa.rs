@@ -1,4 +1,4 @@
-//! Replicas by metrics: the formulas of the specification's section 2.2, with a case for each edge.
+//! Replicas by metrics: the formulas of the Kubernetes HPA, with a case for each edge.
 
 use serde_json::{Value, json};
 

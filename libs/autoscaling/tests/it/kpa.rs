@@ -1,4 +1,4 @@
-//! KPA's decisions: the specification's section 1.3, with a case for each edge.
+//! The decisions of Knative's pod autoscaler (KPA), with a case for each edge.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Stabilisation, rates and bounds alone: lines with `desired` (the specification's section 2.3).
+//! Stabilisation, rates and bounds alone: lines that give `desired` instead of metrics.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Scaling to zero and back: the specification's section 1.7.
+//! Scaling to zero and back: each transition of the state machine.
 
 use drover_autoscaling::kpa::KpaSpec;
 use drover_autoscaling::kpa::zero::{Activity, Situation, UNKNOWN, activity, serves_directly, step};

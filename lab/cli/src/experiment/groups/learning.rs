@@ -41,6 +41,7 @@ pub fn run(args: &GroupsArgs, collected: &mut Collected) -> Result<()> {
     Ok(())
 }
 
+/// Trains with each seed, and reports the progress.
 fn train(args: &GroupsArgs, training: &Training, rho: Option<usize>, label: &str, collected: &mut Collected) -> Vec<TrainingRun> {
     let seeds = args.common.seed..args.common.seed + args.seeds;
     let one = |seed| {
@@ -81,7 +82,8 @@ fn rows(runs: &[TrainingRun], label: &str, collected: &mut Collected) {
     }
 }
 
-/// Acceptance tests 5 and 6; the lines say where learning wins and where it loses.
+/// Adds the checks whether the trained policy beats its rivals in four of five seeds and has not collapsed to one node. Returns lines that
+/// say where learning wins and where it loses.
 fn acceptance(runs: &[TrainingRun], label: &str, collected: &mut Collected) -> Vec<String> {
     let needed = (runs.len() * 4).div_ceil(5);
     let mut lines = Vec::new();
