@@ -35,9 +35,9 @@ use crate::object::{self, list, number};
 const POD: HeaderName = HeaderName::from_static("x-pod");
 const ID: HeaderName = HeaderName::from_static("x-id");
 const TIMES: HeaderName = HeaderName::from_static("x-times");
-/// How many ids are remembered.
+/// How many ids are remembered; when there are more, all are forgotten.
 const REMEMBERED: usize = 100_000;
-/// The addresses of this process begin here; other processes have other ones.
+/// How many addresses this process has given out, from which the next one follows.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 /// How often each id came.
 static SEEN: LazyLock<Mutex<HashMap<Vec<u8>, u32>>> = LazyLock::new(Mutex::default);
@@ -96,7 +96,7 @@ fn address() -> Ipv4Addr {
 
 /// Answers for the pod of this name until it is dropped.
 pub async fn stand_in(listener: TcpListener, name: String) {
-    // Ends with this task.
+    // The set is dropped with this task, which ends the connections.
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -138,7 +138,7 @@ async fn answer(mut request: Request<Incoming>, name: String) -> Result<Response
         tokio::spawn(async move {
             let Ok(upgraded) = upgrade.await else { return };
             let (mut from, mut to) = tokio::io::split(TokioIo::new(upgraded));
-            // The client went away.
+            // An error means that the client went away.
             let _ = tokio::io::copy(&mut from, &mut to).await;
         });
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -57,6 +57,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Deploys `rounds` apps, one after the other, to `wide` members each. Adds a row with the latencies and the CPU per binding, and a check.
 async fn fan_out(stack: &Stack, name: &str, [wide, rounds]: [usize; 2], with: &str, table: &mut Table, report: &mut Report) -> Result<()> {
     let (before, mut took): (_, Vec<Duration>) = (stack.cpu()?, Vec::new());
     for round in 0..rounds {

@@ -21,7 +21,7 @@ fn smallest_first(trace: &Trace) -> Vec<usize> {
 pub fn pooled(trace: &Trace, market: &Market) -> Vec<bool> {
     let labels: BTreeSet<&str> = trace.apps.iter().map(|app| app.label.as_str()).chain([ALL]).collect();
     let size = |label: &str| (0..market.keys.len()).filter(|member| market.has(*member, label)).count() as i64;
-    // By label: what is left when each application arrives. Only then the load rises.
+    // By label: what is left at each arrival. The load rises only then, so that other moments need not be looked at.
     let mut left: BTreeMap<&str, Vec<(i64, i64)>> =
         labels.into_iter().map(|label| (label, vec![(NODE.0 * size(label), NODE.1 * size(label)); trace.apps.len()])).collect();
     let mut runs = vec![false; trace.apps.len()];
@@ -64,7 +64,7 @@ pub fn hindsight(trace: &Trace, market: &Market) -> Vec<Option<usize>> {
 /// Millicores that are left on a member while `app` runs there too, at the fullest moment; `None` if it does not fit.
 fn left(taken: &[&App], app: &App) -> Option<i64> {
     let meanwhile: Vec<&&App> = taken.iter().filter(|one| one.arrives < app.departs && app.arrives < one.departs).collect();
-    // The load only rises when one arrives.
+    // The load rises only when an application arrives, so that other moments need not be looked at.
     let moments = meanwhile.iter().map(|one| one.arrives.max(app.arrives)).chain([app.arrives]);
     let mut least = i64::MAX;
     for moment in moments {

@@ -35,9 +35,9 @@ fn window_averages_over_the_seconds_it_has_seen() {
     let anew = json!([["record", 0, 7], ["record", 60, 10], ["avg", 60], ["record", 58, 2], ["avg", 60], ["record", 55, 99], ["avg", 60]]);
     assert_eq!(averages(5.0, anew), json!([10.0, 4.0, 4.0]));
     assert_eq!(averages(5.0, json!([["avg", 3], ["record", 100, 1], ["avg", 0]])), json!([0.0, 1.0]));
-    // Six decimals.
+    // Averages are rounded to six decimal places.
     assert_eq!(averages(3.0, json!([["record", 0, 1], ["record", 1, 0], ["record", 2, 0], ["avg", 2]])), json!([0.333333]));
-    // Times before the origin.
+    // Times may be negative.
     assert_eq!(averages(5.0, json!([["record", -3.5, 4], ["record", -1.5, 8], ["avg", -1]])), json!([4.0]));
 }
 

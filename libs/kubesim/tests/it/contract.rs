@@ -5,6 +5,7 @@ use drover_kubesim::{ClusterSpec, Sim, contract};
 async fn holds(client: kube::Client, where_: &str) {
     let filter = std::env::var("DROVER_CONTRACT_CASE").unwrap_or_default();
     let outcomes = contract::run_all(client, &filter).await.expect("the server can be used");
+    assert!(!outcomes.is_empty(), "no case has {filter:?} in its name (DROVER_CONTRACT_CASE)");
     let mut broken = 0;
     for (name, outcome, took) in &outcomes {
         match outcome {

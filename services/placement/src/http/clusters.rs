@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 
-/// CapacityQuery of the clusters.
+/// Which view of the clusters is asked for.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CapacityQuery {

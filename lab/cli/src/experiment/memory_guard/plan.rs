@@ -16,7 +16,7 @@ const TUNING_FIRST: u64 = 1 << 32;
 const TUNING_SEEDS: u64 = 10;
 /// Oversubscriptions in percent at which no container needs to be killed.
 pub const CALM: [u32; 3] = [100, 110, 120];
-/// While parameters are chosen, a run that takes longer than this is given up.
+/// While parameters are chosen, a run that takes longer than this (seconds) is given up.
 const TUNING_GIVE_UP: f64 = 5_000.0;
 /// Quotas of the paper's figure 5, in thousandths of a CPU.
 const QUOTAS: [f64; 7] = [10.0, 25.0, 50.0, 100.0, 200.0, 300.0, 450.0];
@@ -50,7 +50,7 @@ impl Compared {
 /// The paper's rule with the best parameters of the grid.
 #[derive(Debug)]
 pub struct Tuned {
-    /// The setting.
+    /// Job size in GB and oversubscription in percent.
     pub setting: (u32, u32),
     /// The best parameters.
     pub settings: PaperSettings,
@@ -98,7 +98,9 @@ pub struct Results {
 pub struct Plan {
     first: u64,
     seeds: u64,
+    /// The grid of parameter sets of the paper's rule.
     sets: Vec<PaperSettings>,
+    /// Seconds after which a run is given up.
     give_up: f64,
 }
 
@@ -156,6 +158,7 @@ impl Plan {
         }
     }
 
+    /// Run times in seconds, by seed, of a job that is paused with this quota all its life (`None`: not at all).
     fn under(&self, quota: Option<f64>) -> Vec<f64> {
         (self.first..self.first + self.seeds).map(|seed| paused_all_its_life(quota, seed)).collect()
     }
@@ -169,6 +172,7 @@ impl Plan {
         worlds.map(|((name, setting, _), chunk)| Compared { name, setting, samples: named(chunk) }).collect()
     }
 
+    /// Chooses the best parameters of a setting and measures them; none if under every set a run does not end.
     fn tune(&self, setting: (u32, u32), bar: &ProgressBar) -> Option<Tuned> {
         let world = ClusterModel::paper(setting.0, setting.1);
         let short = ClusterModel { give_up: TUNING_GIVE_UP.min(self.give_up), ..world.clone() };

@@ -23,7 +23,7 @@ pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> 
     let old: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
     binding::set_role(&mut *tx, &old, Role::Retiring, ctx.id).await?;
     binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
-    // With the roles come their weights.
+    // From now on the roles of the copies say where requests go, not the weights of the move.
     traffic::clear(&mut *tx, ctx.id).await?;
     ctx.environment.traffic.nudge();
     // A target that the state does not name must not outlive the operation; task `retire` removes it.
