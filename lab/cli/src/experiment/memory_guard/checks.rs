@@ -1,4 +1,4 @@
-//! Checks of the results against the targets of the specification.
+//! Checks of the results: those of the paper's rule against the paper's own, and that `gate-bank` helps and harms nowhere.
 
 use drover_lab_memguard::experiment::{FOUR, SIZES, Sample};
 use drover_report::{Check, Interval};
