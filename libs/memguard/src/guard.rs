@@ -207,16 +207,14 @@ impl SafetyPass<'_> {
             }
             let Some((action, reason)) = self.hold_action(&container, reason) else { continue };
             // Changing a lease does not reduce the number of runnable containers; a new lease or a pause does.
-            if matches!(container.activity, Activity::Running { lease: None }) {
-                let allowed = runnable > self.guard.safety.keep_running;
-                if !allowed {
-                    continue;
-                }
+            let runs_freely = matches!(container.activity, Activity::Running { lease: None });
+            if runs_freely && runnable <= self.guard.safety.keep_running {
+                continue;
             }
             if matches!(action, Action::Pause { .. }) && !take_budgets(&container, &mut budgets) {
                 continue;
             }
-            if matches!(container.activity, Activity::Running { lease: None }) {
+            if runs_freely {
                 runnable -= 1;
             }
             self.decide(action, reason);
