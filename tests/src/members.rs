@@ -57,7 +57,7 @@ pub struct Shape {
     pub nodes: usize,
     /// The number of CPUs of each node.
     pub cpu: u32,
-    /// Pods answer on the ports of their containers.
+    /// Whether pods answer on the ports of their containers.
     pub answering: bool,
 }
 
@@ -117,7 +117,7 @@ impl Member {
         let app = |pod: &Pod| pod.metadata.labels.as_ref().and_then(|labels| labels.get("app").cloned()).unwrap_or_default();
         list.items.into_iter().filter(|pod| names.contains(&app(pod).as_str())).filter_map(|pod| pod.spec?.node_name).collect()
     }
-    /// Creates a pod that is not Drover's and requests `cpu_m` milli-cores.
+    /// Creates a pod that is not Drover's and requests `cpu_m` millicores.
     pub async fn foreign_pod(&self, name: &str, cpu_m: u32) {
         let pod = serde_json::from_value(json!({
             "metadata": {"name": name},
@@ -129,6 +129,7 @@ impl Member {
         self.pods().create(&PostParams::default(), &pod.expect("a pod")).await.expect("the member accepts the pod");
     }
 
+    /// Deletes what other tests left in the default namespace, and waits until it is gone.
     async fn wipe(&self) {
         let all = ListParams::default();
         let now = DeleteParams::background().grace_period(0);

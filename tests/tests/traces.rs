@@ -17,7 +17,7 @@ use drover_testkit::{HttpServer, eventually};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 
-/// Span names and their services by trace id.
+/// By trace id: the service and the name of each span.
 type Traces = Arc<Mutex<BTreeMap<Vec<u8>, BTreeSet<(String, String)>>>>;
 
 async fn collect(State(traces): State<Traces>, body: Bytes) {

@@ -84,7 +84,7 @@ async fn files_and_specs_are_sealed_and_follow_the_key() {
     assert!(!String::from_utf8_lossy(&sealed.unwrap()).contains("cabbage"));
     assert_eq!((&spec["room"], &spec["list"][0]["open"]), (&json!("cellar"), &json!("yes")), "the rest can be searched");
 
-    // A version that sealed nothing.
+    // The database as an earlier version left it, which sealed nothing.
     let plain = "update resource set spec = $1";
     sqlx::query(plain).bind(&sent["spec"]).execute(service.0.store.pool()).await.unwrap();
     sqlx::query("update file set sealed = null, bytes = 'cabbage'").execute(service.0.store.pool()).await.unwrap();
@@ -149,7 +149,7 @@ async fn sealing_that_was_killed_in_the_middle_is_finished_by_the_next_start() {
         }
     };
 
-    // Files of a version that sealed nothing.
+    // Files as an earlier version left them, which sealed nothing.
     let plain = "update file set sealed = null, bytes = convert_to(content, 'UTF8') from unnest($1::text[]) content
         where digest = sha256(convert_to(content, 'UTF8'))";
     assert_eq!(sqlx::query(plain).bind(&contents).execute(pool).await.unwrap().rows_affected(), MANY as u64);

@@ -27,7 +27,6 @@ pub struct App {
 #[error("there is no workload (Deployment, StatefulSet, DaemonSet, Job, Pod, …) in these manifests, so they cannot be split")]
 pub struct NoWorkload;
 
-/// The kinds that run pods. Of two workloads of one name, the kind that comes first here has the plain name.
 /// Splits objects into apps. `namespace` is that of objects that name none.
 ///
 /// # Errors
@@ -90,8 +89,8 @@ pub fn split(manifests: Vec<Manifest>, namespace: &str) -> Result<Vec<App>, NoWo
     Ok(order.into_iter().filter_map(|(root, _)| apps.remove(&root)).collect())
 }
 
-/// A name for the app of each of these workloads. Which one has the plain name does not depend on the order of the files, so that an
-/// update does not exchange two apps.
+/// A name for the app of each of these workloads. Of two workloads of one name, the kind that comes first in [`WORKLOADS`] has the plain
+/// name, whatever the order of the files, so that an update does not exchange two apps.
 fn names(workloads: &[(&Value, &str)]) -> Vec<String> {
     // A label has at most 63 characters, and the longest suffix below has about 40.
     let short = |text: &str| text.chars().take(63).collect::<String>().trim_end_matches(['-', '.', '_']).to_owned();
@@ -177,6 +176,7 @@ fn selector(object: &Value) -> Option<BTreeMap<String, String>> {
     }
 }
 
+/// Kind and name of what pods refer to in their own namespace.
 fn pod_references(spec: &Value) -> Vec<(&'static str, String)> {
     const FIELDS: [(&str, &str, &str); 7] = [
         ("configMap", "name", "ConfigMap"),
@@ -231,6 +231,7 @@ fn outward_references(object: &Value) -> Vec<(String, Option<String>, String)> {
     found
 }
 
+/// Visits each key and its value, at every depth.
 fn walk(value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(map) => {

@@ -14,7 +14,7 @@ use super::trace::App;
 /// Millicores and MiB of the one node of each member.
 pub const NODE: (i64, i64) = (16_000, 32_768);
 const MIB: i64 = 1 << 20;
-/// Members of a zone. Where the number of zones is a multiple of ten, a zone has members of one provider.
+/// Number of members of a zone. Where the number of zones is a multiple of ten, a zone has members of one provider.
 const ZONE: usize = 5;
 
 /// A provider: its members have one price.
@@ -25,7 +25,7 @@ pub struct Provider {
     pub priority: u8,
     /// Price of a requested core for an hour. The unit is that of the own members.
     pub price: f64,
-    /// Of ten members, how many are its.
+    /// How many of every ten members belong to it.
     share: usize,
 }
 
@@ -48,7 +48,7 @@ pub struct Market {
 }
 
 impl Market {
-    /// So many members.
+    /// A market of this many members, of the providers in turn.
     pub fn new(members: usize) -> Self {
         // The providers take turns.
         let turns: Vec<usize> = (0..PROVIDERS.iter().map(|one| one.share).max().unwrap_or(0))

@@ -30,6 +30,7 @@ wait $server; status=$?
 [ -z "$remove" ] || rm -rf -- "$remove"
 exit $status"#;
 
+/// The running shell script, which ends the server when this is dropped.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     shell: Child,
@@ -39,6 +40,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
+    /// Starts the script, and the server below it.
     pub fn start(programs: &Programs, home: &Home, port: u16, durability: Durability) -> Result<Self> {
         io("rotate the server's log", rotate(&home.log()))?;
         let log = io("open the server's log", File::options().create(true).append(true).open(home.log()))?;
@@ -75,6 +77,7 @@ impl Supervisor {
         Ok(Self { shell, log: home.log(), _rotates: rotates })
     }
 
+    /// Whether the server, and so the script, has ended.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.shell.try_wait(), Ok(Some(_)))
     }
@@ -89,6 +92,7 @@ impl Supervisor {
         }
     }
 
+    /// The error of a server that did not start, with the end of its log.
     pub fn start_failure(&self) -> PrivatePostgresError {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
