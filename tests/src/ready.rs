@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Member, System};
 
+/// By app: the number of its ready replicas on each member.
 type Seen = Arc<Mutex<BTreeMap<String, BTreeMap<&'static str, i32>>>>;
 
 /// Watches members until [`Witness::lowest`] is called.
@@ -61,6 +62,7 @@ impl Witness {
     }
 }
 
+/// Records what a member says about a Deployment, and the new sum if it is the lowest so far.
 fn note(seen: &Seen, lowest: &Mutex<BTreeMap<String, i32>>, member: &'static str, deployment: &Deployment, gone: bool) {
     let Some(name) = deployment.metadata.name.as_deref() else { return };
     let mut seen = seen.lock().expect("no poison");

@@ -137,12 +137,15 @@ fn ordered(instance: &Instance, mut units: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
     order
 }
 
+/// The search tree, in which the units are placed one after the other.
 struct Tree<'w> {
     form: DeviationForm,
     weights: &'w Weights,
     units: Vec<Vec<u32>>,
+    /// The least objective so far, and the placement that has it.
     best: f64,
     at: Vec<Option<usize>>,
+    /// How many nodes of the tree may still be visited, and how many have been.
     left: u64,
     seen: u64,
 }

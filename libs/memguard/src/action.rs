@@ -168,7 +168,6 @@ impl fmt::Display for Reason {
 }
 
 /// An action with its reason.
-/// An action with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {

@@ -8,6 +8,7 @@ use crate::{AppRequest, Ledger, MemberKey, MemberRoom, Packing, RefusedDestinati
 use uuid::Uuid;
 
 /// One group of alternatives of one app.
+///
 /// Exactly one member is chosen for it, unless another slot of the app satisfies it.
 pub(crate) struct Slot<'a> {
     pub app: usize,

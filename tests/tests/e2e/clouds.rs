@@ -49,6 +49,7 @@ async fn inside(system: &System, app: &Group) {
     client.post(&format!("{}/approve", app.path()), None).await.unwrap();
 }
 
+/// Waits until the cloud has this status, and returns all of it.
 async fn deployed(system: &System, word: &str) -> Value {
     let mut last = Value::Null;
     let reached = tokio::time::timeout(Duration::from_secs(120), async {

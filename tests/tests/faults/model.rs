@@ -153,7 +153,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a group that does not run must be placed now if nothing else happens; `free` has the free milli-cores of each member.
+    /// Whether a group that does not run must be placed now if nothing else happens; `free` has the free millicores of each member.
     pub fn must_fit(&self, group: usize, replicas: u32, free: &[i64]) -> bool {
         let nature = Nature::of(group);
         nature.on.iter().any(|at| free[*at] >= i64::from(nature.cpu_m * replicas))

@@ -69,6 +69,7 @@ fn instance(seed: usize) -> (Ledger, PlanRequest) {
     let sizes: Vec<i64> = (0..CANDIDATES).map(|_| random.i64(50..400)).collect();
     let mut rooms = [sizes.iter().sum(), 0, 0, 0];
     for size in &sizes {
+        // Somewhat less than half of the candidates fill the room elsewhere.
         if random.u8(0..100) < 45 {
             rooms[random.usize(1..4)] += size;
         }

@@ -24,9 +24,12 @@ pub enum Reward {
 #[derive(Clone, Debug)]
 pub struct PlacementEpisode<'i> {
     layout: Layout<'i>,
+    /// The copies of groups, or parts of them, that are still to be placed.
     queue: VecDeque<Vec<u32>>,
     steps: usize,
+    /// Number of containers that fit nowhere.
     left_out: usize,
+    /// The mean capacity of a place.
     mean: Load,
     reward: Reward,
     affinity: bool,
@@ -40,9 +43,9 @@ impl<'i> PlacementEpisode<'i> {
         let queue: VecDeque<Vec<u32>> = instance.groups().iter().map(open).filter(|u| !u.is_empty()).collect();
         let count = instance.places().len() as f64;
         let mean = std::array::from_fn(|r| instance.places().iter().map(|p| p.capacity[r]).sum::<f64>() / count);
-        let mut world = Self { layout, queue, steps: 0, left_out: 0, mean, reward, affinity };
-        world.settle();
-        world
+        let mut episode = Self { layout, queue, steps: 0, left_out: 0, mean, reward, affinity };
+        episode.settle();
+        episode
     }
 
     /// The length of the state vector for this number of places.
@@ -100,6 +103,7 @@ impl<'i> PlacementEpisode<'i> {
         }
     }
 
+    /// The objective, with 1 for each container that was left out.
     fn worth(&self) -> f64 {
         self.layout.value() + self.left_out as f64
     }

@@ -23,8 +23,8 @@ const COUNTS: Duration = Duration::from_secs(600);
 /// How long a refused token is not sent to the API server again.
 const REFUSED: Duration = Duration::from_secs(10);
 /// Maximum number of cached tokens.
-/// Maximum number of concurrent token reviews.
 const MOST: usize = 20_000;
+/// Maximum number of concurrent token reviews.
 const AT_ONCE: usize = 8;
 /// Maximum length of a token in bytes; longer ones are refused without a review.
 const LONGEST: usize = 8 << 10;
