@@ -44,7 +44,7 @@ pub struct Containerd {
 /// Version of containerd.
 #[derive(Clone, Debug)]
 pub enum Version {
-    /// Debian's 1.6.
+    /// Version 1.6, as Debian packages it.
     Debian,
     /// Version 2 from this directory (`deploy/local-kube/containerd/build.sh`).
     Two(PathBuf),

@@ -101,11 +101,11 @@ pub struct Share {
 /// The occupancy of the clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Occupancy {
-    /// Of A and B together.
+    /// The private clusters A and B together.
     pub private: Share,
-    /// Of C.
+    /// The public cluster C.
     pub public: Share,
-    /// Of all three.
+    /// All three clusters together.
     pub total: Share,
 }
 

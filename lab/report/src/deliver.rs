@@ -10,7 +10,7 @@ use crate::{Report, Table};
 /// How a report is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// As text.
+    /// As text for people.
     Text,
     /// As one JSON object with `findings`, `tables`, `checks` and, if a paper is repeated, `statements`.
     Json,

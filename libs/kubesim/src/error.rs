@@ -22,17 +22,17 @@ impl ApiError {
         Self { code, reason, message: message.into(), details: Value::Null }
     }
 
-    /// 400.
+    /// 400: the request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 401.
+    /// 401: the caller is not known.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403.
+    /// 403: the request is not allowed, for the reason `why`.
     pub fn forbidden(resource: &str, name: &str, why: impl std::fmt::Display) -> Self {
         Self::new(403, "Forbidden", format!("{resource} \"{name}\" is forbidden: {why}"))
     }
@@ -53,7 +53,7 @@ impl ApiError {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// 405.
+    /// 405: the resource has no such verb.
     pub fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
@@ -65,7 +65,7 @@ impl ApiError {
         e
     }
 
-    /// 409.
+    /// 409 for an object that was changed since the caller read it, or that cannot be changed now; `why` says which.
     pub fn conflict(resource: &str, name: &str, why: &str) -> Self {
         let mut e = Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"));
         e.details = json!({"name": name, "kind": resource.split('.').next()});
@@ -92,7 +92,7 @@ impl ApiError {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// 415.
+    /// 415: the body has a format that the verb does not take.
     pub fn unsupported_media_type(what: &str) -> Self {
         Self::new(415, "UnsupportedMediaType", format!("the body of the request was in an unknown format - {what}"))
     }

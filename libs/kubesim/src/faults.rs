@@ -16,9 +16,9 @@ pub enum Fault {
     },
     /// Every answer is delayed by a random time between the two.
     Latency {
-        /// At least.
+        /// Shortest delay.
         min: Duration,
-        /// At most.
+        /// Longest delay.
         max: Duration,
     },
     /// A share of the requests is answered with this status.

@@ -30,7 +30,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// None runs.
+    /// No program runs yet.
     pub fn new(settings: ProgramSettings) -> Self {
         Self { settings, open: Places::default() }
     }

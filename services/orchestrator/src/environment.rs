@@ -18,7 +18,7 @@ use crate::traffic::Traffic;
 
 /// The environment of every workflow of this service.
 pub struct Environment {
-    /// Own tables.
+    /// The orchestrator's database.
     pub store: Store,
     /// Clients of the other services.
     pub services: Services,

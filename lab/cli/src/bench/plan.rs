@@ -116,9 +116,9 @@ pub struct Running {
     pub at: usize,
     /// The number of its node.
     pub node: usize,
-    /// Milli-cores.
+    /// CPU request of its pod, in millicores.
     pub cpu: i64,
-    /// Bytes.
+    /// Memory request of its pod, in bytes.
     pub memory: i64,
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Against hanging.
+/// Time limit against hanging; it judges no speed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Processes that name `folder` on their command line or in their environment: pid and command line. Those that have ended but were not

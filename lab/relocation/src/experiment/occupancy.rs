@@ -24,7 +24,7 @@ pub struct OccupancySample {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OccupancyArm {
     pub name: &'static str,
-    /// By draw.
+    /// One sample for each draw, in the order of the seeds.
     pub samples: Vec<OccupancySample>,
 }
 

@@ -17,7 +17,7 @@ pub struct RejectionArm {
     pub name: &'static str,
     /// What it does, for the reader of a table.
     pub what: &'static str,
-    /// By draw.
+    /// One replay for each draw, in the order of the seeds.
     pub runs: Vec<Replay>,
 }
 

@@ -16,7 +16,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts now.
+    /// A meter that measures from now on.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { began: Instant::now(), stats: Mutex::new(RequestStats::new(0.0)) })
     }

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::Access;
 use super::store::{self, AuditFilter, PREFIX};
 
-/// Ten years.
+/// Longest lifetime of a token in seconds: ten years.
 const LONGEST: u32 = 10 * 365 * 24 * 3600;
 
 /// The routes.

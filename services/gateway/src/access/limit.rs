@@ -45,7 +45,7 @@ struct Bucket {
 const MANY: usize = 10_000;
 
 impl RateLimit {
-    /// Full buckets.
+    /// The limits of these settings; every sender begins with a full bucket.
     pub fn new(settings: RateSettings) -> Self {
         Self { settings, buckets: Arc::default() }
     }

@@ -21,7 +21,7 @@ pub use node::NodeMemorySource;
 pub struct CpuQuota {
     /// Microseconds per period; -1 means no quota.
     pub quota: i64,
-    /// In microseconds.
+    /// Length of a period in microseconds.
     pub period: u64,
 }
 

@@ -137,7 +137,7 @@ impl App {
 /// A measured pair of apps, as of now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredCall {
-    /// As stored.
+    /// The pair as it was stored when it was last seen.
     pub edge: CallEdge,
     /// Seconds since the pair was last seen.
     pub age: f64,

@@ -174,7 +174,7 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// Rounded up.
+/// This percentage of the replicas, rounded up to whole pods.
 fn percent_of(replicas: u32, percent: u32) -> u32 {
     u32::try_from((u64::from(replicas) * u64::from(percent)).div_ceil(100)).unwrap_or(u32::MAX)
 }

@@ -84,7 +84,7 @@ impl Rendered {
     }
 }
 
-/// Sorts objects.
+/// Sorts objects by what identifies them. An error if there are none, or one is there twice.
 fn in_order(mut objects: Vec<Value>) -> Result<Vec<Value>, String> {
     if objects.is_empty() {
         return Err("it renders to no objects".to_owned());

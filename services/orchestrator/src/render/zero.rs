@@ -13,12 +13,12 @@ pub const SCALE_TO_ZERO: &str = "drover.io/scale-to-zero";
 const SIDECAR: &str = "drover-queue-proxy";
 /// Name of the volume with the sidecar's token.
 const TOKEN: &str = "drover-agent-token";
-/// Longer than the sidecar drains.
+/// Seconds that a pod gets to end, at least: longer than the sidecar drains.
 const GRACE: u64 = 40;
 
 /// What the annotation says.
 struct Settings {
-    /// Most pods.
+    /// Maximum number of pods.
     max: u32,
     /// Requests that a pod gets at the same time; 0: any number.
     concurrency: u32,

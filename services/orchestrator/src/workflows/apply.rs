@@ -48,7 +48,7 @@ pub enum Applied {
         keys: Vec<String>,
         /// The next deadline: check again by then.
         until: Timestamp,
-        /// For people.
+        /// What is waited for, in words for people.
         note: String,
     },
     /// Terminal failure of one binding.
@@ -56,7 +56,7 @@ pub enum Applied {
         binding: Uuid,
         /// Stable error code.
         code: String,
-        /// For people.
+        /// Why, in words for people.
         reason: String,
         /// Another member may accept its objects.
         elsewhere: bool,

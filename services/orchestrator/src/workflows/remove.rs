@@ -52,7 +52,7 @@ pub struct Removed {
     pub left: Vec<Binding>,
     /// Not gone yet.
     pub waiting: Vec<Uuid>,
-    /// The deadline.
+    /// The deadline `gone`, at which those that are waited for are left.
     pub until: Option<Timestamp>,
 }
 

@@ -77,7 +77,7 @@ fn controller(path: &str) -> Option<&'static str> {
     const GROUP: &str = "/deployment-intent-groups/{deploymentIntentGroup}/";
     let under_group = path.split_once(GROUP).map(|(_, rest)| rest.split('/').next().unwrap_or_default());
     match under_group {
-        // Drover's own.
+        // EMCO has no routes; they are Drover's own.
         Some("routes") => return None,
         Some("traffic-group-intents") => return Some("dtc: traffic intents (carried out as network policies)"),
         Some("generic-k8s-intents") => return Some("gac: generic Kubernetes intents (carried out)"),

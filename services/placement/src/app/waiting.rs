@@ -29,7 +29,7 @@ pub enum LedgerRequest {
 pub enum LedgerAnswer {
     /// To [`LedgerRequest::Decide`]: the decision's JSON, serialised once for the log and for all callers.
     Decision(Arc<[u8]>),
-    /// To [`LedgerRequest::Transact`].
+    /// To [`LedgerRequest::Transact`]: where the change is in the log.
     Receipt(LedgerReceipt),
 }
 

@@ -18,7 +18,7 @@ pub type Digest = [u8; 32];
 #[derive(Clone, Debug)]
 pub struct Content {
     pub digest: Digest,
-    /// See [`packed`].
+    /// The request's JSON, packed as [`packed`] says.
     pub body: Vec<u8>,
 }
 

@@ -34,7 +34,7 @@ enum Matters {
     No,
     /// To somebody who is likely to part with it soon.
     Passing,
-    /// To others.
+    /// To others, who need it.
     Yes,
 }
 

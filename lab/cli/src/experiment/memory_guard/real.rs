@@ -103,7 +103,7 @@ impl Arm {
     }
 }
 
-/// In percent.
+/// The change from `from` to `to`, in percent.
 fn change(to: f64, from: f64) -> f64 {
     (to / from - 1.0) * 100.0
 }
