@@ -27,7 +27,7 @@ pub struct App {
 }
 
 impl App {
-    /// A Deployment with one pod that requests `cpu_m` milli-cores and 256 MiB.
+    /// A Deployment with one pod that requests `cpu_m` millicores and 256 MiB.
     pub fn new(name: &str, cpu_m: u32) -> Self {
         Self {
             name: name.into(),
@@ -60,7 +60,7 @@ impl App {
         self.replicas = n;
         self
     }
-    /// Sets the CPU use that simulated nodes report for each pod, in milli-cores.
+    /// Sets the CPU use that simulated nodes report for each pod, in millicores.
     pub fn uses(mut self, cpu_m: u32) -> Self {
         self.annotations["kit/cpu"] = format!("{cpu_m}m").into();
         self

@@ -57,7 +57,7 @@ pub fn thousandths(text: &str) -> Result<i128, NotAQuantity> {
     Ok(if power >= 0 { large.saturating_mul(ten) } else { up(large, ten) })
 }
 
-/// In thousandths (CPU: milli-cores). Amounts beyond the range of i64 become its limit.
+/// In thousandths (CPU: millicores). Amounts beyond the range of i64 become its limit.
 ///
 /// # Errors
 /// The text is not a quantity.

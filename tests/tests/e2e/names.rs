@@ -76,7 +76,7 @@ async fn name_of_a_moved_app_answers_its_callers(system: &System) {
         client.post(&labels, Some(&json!({"clusterLabel": "pod-network=flat"}))).await.unwrap();
     }
     let caller = Group::new("web", App::new("web", 100)).on(&["onprem/private-b"]).pinned();
-    // Nobody has said anything about who calls it.
+    // No document says who calls it: the name has to answer everywhere.
     let called = Group::new("cart", App::new("cart", 200).replicas(2).serving(8080)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
     for group in [&caller, &called] {
         succeeded(&group.deploy(client).await.unwrap());

@@ -8,14 +8,14 @@ use drover_quantity::milli;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 
-/// The milli-cores that a pod requests.
+/// The millicores that a pod requests.
 fn cpu(pod: &Pod) -> i64 {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let requests = containers.filter_map(|container| container.resources.as_ref()?.requests.as_ref()?.get("cpu"));
     requests.map(|amount| milli(&amount.0).expect("a quantity")).sum()
 }
 
-/// The milli-cores that the pods on each node of each member request.
+/// The millicores that the pods on each node of each member request.
 pub async fn taken(system: &System) -> BTreeMap<(&'static str, String), i64> {
     let mut taken = BTreeMap::new();
     for member in system.members() {
@@ -28,13 +28,13 @@ pub async fn taken(system: &System) -> BTreeMap<(&'static str, String), i64> {
     taken
 }
 
-/// Asserts that the pods of no node request more than `cpu_m` milli-cores.
+/// Asserts that the pods of no node request more than `cpu_m` millicores.
 pub async fn no_node_is_over(system: &System, cpu_m: i64) {
     let taken = taken(system).await;
     assert!(taken.values().all(|taken| *taken <= cpu_m), "{taken:?}");
 }
 
-/// The two sums of the ledger for each member in milli-cores: present (held and leaving claims) and future (held and promised claims).
+/// The two sums of the ledger for each member in millicores: present (held and leaving claims) and future (held and promised claims).
 pub async fn sums(system: &System) -> anyhow::Result<BTreeMap<String, (i64, i64)>> {
     let mut sums: BTreeMap<String, (i64, i64)> = BTreeMap::new();
     for claim in system.claims().await? {

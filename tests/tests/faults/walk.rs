@@ -237,7 +237,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The free milli-cores of each member.
+    /// The free millicores of each member.
     async fn free(&self) -> Result<Vec<i64>, String> {
         let sums = look::sums(self.system).await.map_err(|error| format!("{error:#}"))?;
         let taken = |name: &str| sums.get(name).map_or(0, |(present, future)| (*present).max(*future));

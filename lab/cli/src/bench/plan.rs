@@ -17,7 +17,7 @@ use super::{Size, cell, spread, world};
 
 const PROVIDERS: usize = 10;
 const NODES: usize = 20;
-/// CPU of a node and of a candidate in milli-cores.
+/// CPU of a node and of a candidate in millicores.
 const NODE: i64 = 16_000;
 const APP: i64 = 300;
 
@@ -96,7 +96,7 @@ fn app(at: usize) -> String {
     format!("app-{at:04}")
 }
 
-/// Adds a member with nodes of these CPUs in milli-cores.
+/// Adds a member with nodes of these CPUs in millicores.
 pub fn add_member(fleet: &mut Fleet, key: &MemberKey, priority: u8, nodes: &[i64]) {
     let labels = vec!["all".to_owned()];
     let member = FleetMember { key: key.clone(), priority, labels, state: MemberState::Ready, ..FleetMember::default() };

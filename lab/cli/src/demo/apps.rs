@@ -7,7 +7,7 @@ use drover::output;
 
 /// Port at which the pods answer.
 const PORT: u16 = 8080;
-/// CPU (milli-cores) and memory (bytes) of the members for which the requests below are chosen.
+/// CPU (millicores) and memory (bytes) of the members for which the requests below are chosen.
 const MEMBER: (i64, i64) = (4000, 8 << 30);
 
 /// Factors by which requests are multiplied so that they fit smaller members; at most 1.
@@ -38,7 +38,7 @@ pub struct App {
     pub name: &'static str,
     cpu_m: u32,
     memory_mi: u32,
-    /// CPU that its simulated pods use, in milli-cores.
+    /// CPU that its simulated pods use, in millicores.
     used_m: u32,
 }
 

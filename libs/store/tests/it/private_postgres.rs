@@ -8,6 +8,7 @@ use drover_testkit::eventually;
 use secrecy::ExposeSecret;
 use sqlx::{Connection, PgConnection};
 
+/// The number that a query selects. A statement that returns no row is carried out, too, but is an error here.
 async fn run(server: &PrivatePostgres, sql: &'static str) -> Result<i64, sqlx::Error> {
     let mut connection = PgConnection::connect(server.url("postgres").expose_secret()).await?;
     sqlx::query_scalar(sql).fetch_one(&mut connection).await

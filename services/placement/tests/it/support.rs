@@ -69,7 +69,7 @@ pub fn member(key: &str, priority: u8, state: MemberState) -> Member {
     }
 }
 
-/// `count` nodes of `cpu` milli-cores and as many MiB each.
+/// `count` nodes of `cpu` millicores and as many MiB each.
 pub fn nodes(count: usize, cpu: i64) -> Vec<Node> {
     let allocatable = Amounts { cpu, memory: cpu << 20, pods: 110, ..Amounts::default() };
     (0..count).map(|n| Node { name: format!("n{n}"), allocatable: allocatable.clone(), ..Node::default() }).collect()
@@ -79,7 +79,7 @@ pub fn dig(name: &str) -> DigRef {
     DigRef { id: Uuid::now_v7(), project: "default".into(), composite_app: name.into(), version: "v1".into(), name: name.into() }
 }
 
-/// An app of `replicas` pods of `cpu` milli-cores that may run on any of `members`.
+/// An app of `replicas` pods of `cpu` millicores that may run on any of `members`.
 pub fn app(name: &str, replicas: u32, cpu: i64, members: &[&str]) -> AppRequest {
     let requests = Amounts::pod(cpu, cpu << 20);
     let group = PodGroup { workload: format!("Deployment/{name}"), replicas, requests, ..PodGroup::default() };
