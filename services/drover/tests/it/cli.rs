@@ -303,7 +303,7 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
         (&["get", "plans", "nothing"], "is not an id"),
         (&["explain", "nothing"], "no application is called nothing"),
         (&["delete", "nothing"], "no application is called nothing"),
-        (&["plan", "rebalance"], "come later"),
+        (&["plan", "rebalance"], "rebalance are not supported"),
         (&["deploy", "Not_A_Label", "-f", &at("shop.yaml")], "is not a valid name"),
         (&["cluster", "add", "x", "--provider", "new", "--kubeconfig", &at("shop.yaml")], "kubeconfig_invalid"),
     ] {

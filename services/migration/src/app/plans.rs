@@ -135,9 +135,7 @@ impl App {
                 PlanKind::Drain { member }
             }
             PlanWish::Rebalance {} => {
-                return Err(PlanError::Invalid(
-                    "Plans of kind rebalance come later; the kinds newcomer and drain are supported".to_owned(),
-                ));
+                return Err(PlanError::Invalid("Plans of kind rebalance are not supported; the kinds are newcomer and drain".to_owned()));
             }
         };
         Ok(PlanOrder {
