@@ -10,6 +10,7 @@ use serde_json::Value;
 /// The dictionary of each resource, made of its first objects; shared by the whole process. lz4 uses at most the last 64 KiB.
 static MODELS: LazyLock<Mutex<Models>> = LazyLock::new(Mutex::default);
 type Models = HashMap<Arc<str>, Arc<[u8]>>;
+/// Most bytes of an object that its kind's dictionary takes.
 const LONGEST_MODEL: usize = 16 << 10;
 
 /// A packed object.
@@ -21,6 +22,7 @@ pub struct Frozen {
 }
 
 impl Frozen {
+    /// Packs an object of this resource (`plural.group`).
     pub fn of(resource: &Arc<str>, object: &Value) -> Self {
         let json = object.to_string().into_bytes();
         let model = {
@@ -31,6 +33,7 @@ impl Frozen {
         Self { packed: packed.into(), length: u32::try_from(json.len()).unwrap_or(u32::MAX), model }
     }
 
+    /// Unpacks a copy of the whole object.
     pub fn thaw(&self) -> Arc<Value> {
         Arc::new(self.part())
     }

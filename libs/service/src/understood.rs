@@ -103,7 +103,7 @@ fn date(day: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("@{}", at.as_second())).ok()
 }
 
-/// Does what the module says.
+/// Refuses a dry run where an operation has none, turns `Prefer: wait` into the query, and marks the answers of deprecated operations.
 pub(crate) async fn understand(State(operations): State<Operations>, mut request: Request, next: Next) -> Response {
     let at = request.extensions().get::<MatchedPath>().map(|at| (request.method().clone(), at.as_str().to_owned()));
     let Some(known) = at.and_then(|at| operations.0.get(&at)).cloned() else { return next.run(request).await };
@@ -135,7 +135,7 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
     pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// The seconds of `Prefer: wait=30`, in whatever company.
+/// The seconds of `Prefer: wait=30`, also among other preferences.
 fn preferred(headers: &HeaderMap) -> Option<u64> {
     let values = headers.get_all("prefer").into_iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split([',', ';']));

@@ -1,4 +1,4 @@
-//! Small controllers.
+//! Controllers that set a status and nothing else: of CustomResourceDefinitions, of aggregated APIs, and of PodDisruptionBudgets.
 
 use std::time::Duration;
 

@@ -12,6 +12,7 @@ use crate::{Amounts, Claim, Ledger, MemberRoom, Observed, Parameter, ParameterSc
 const READY_S: f64 = 10.0;
 /// Seconds that each volume adds to a move.
 const VOLUME_S: f64 = 60.0;
+/// Assumed bytes per second at which images are pulled, unless the policy's parameter `bandwidth` says otherwise.
 const BANDWIDTH: f64 = 50_000_000.0;
 
 /// The values of the policy's algorithms, in the order of application.

@@ -161,6 +161,7 @@ impl ApplyProgress {
         Ok(self.assess(environment, bindings, after, deadlines))
     }
 
+    /// What the statuses of the bindings say. Remembers when each app was applied and ready everywhere, which dependencies wait for.
     fn assess(
         &mut self,
         environment: &Environment,
