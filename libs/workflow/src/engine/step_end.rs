@@ -86,10 +86,9 @@ impl Driver {
                 self.fail_step(index, seq, failure).await?
             }
         };
-        match self.failpoint(info.name, "do", "after_journal").await? {
-            // The journal is written: an injected error no longer changes how the step ended.
-            Some(_) | None => Ok(then),
-        }
+        // The journal is written: an injected error no longer changes how the step ended.
+        let _ = self.failpoint(info.name, "do", "after_journal").await?;
+        Ok(then)
     }
 
     /// Journals that the step is done. The next one is not started in the same statement: a cancel that comes in between must not find
@@ -106,6 +105,7 @@ impl Driver {
         Ok(self.announce())
     }
 
+    /// Journals a failure for good: what was done is undone or, past the pivot, only the final steps follow.
     async fn fail_step(&mut self, index: usize, seq: i32, failure: Failure) -> Result<AfterStep, JournalError> {
         let info = self.runner.steps()[index];
         tracing::info!(workflow.id = %self.row.id, step = info.name, code = failure.code, "the step failed: {}", failure.message);
@@ -123,6 +123,7 @@ impl Driver {
         self.saved(guard).await
     }
 
+    /// Journals the failure for which everything so far is undone.
     pub(super) async fn start_undo(&mut self, mut guard: Guard, failure: Failure) -> Result<AfterStep, JournalError> {
         self.row.failure = Some(failure);
         self.row.status = "undoing".to_owned();
@@ -143,6 +144,7 @@ impl Driver {
         }
     }
 
+    /// Journals the row as it is now, and tells everybody.
     pub(super) async fn saved(&mut self, mut guard: Guard) -> Result<AfterStep, JournalError> {
         guard.save(&self.row).await?;
         guard.commit().await?;
@@ -179,6 +181,7 @@ impl Driver {
         self.pause(guard, delay, &park.keys).await
     }
 
+    /// Gives the workflow back until one of `keys` is called or `delay` is over. A key that was called while the step ran counts.
     pub(super) async fn pause(&mut self, mut guard: Guard, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
         guard.park(delay, keys).await?;
         guard.commit().await?;
