@@ -17,9 +17,13 @@ use drover_scheduling::groups::{Instance, Weights};
 /// The settings of the actor-critic training; the paper's where it gives them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActorCritic {
+    /// Learning rate of the actor.
     pub actor_rate: f32,
+    /// Learning rate of the critics.
     pub critic_rate: f32,
+    /// Share by which the target networks follow their networks at each update.
     pub tau: f32,
+    /// Number of steps of the replay memory that an update looks at.
     pub batch: usize,
     /// Size of the replay memory in steps. The paper's 1,000 are less than ten episodes here.
     pub replay: usize,
@@ -49,7 +53,9 @@ impl Default for ActorCritic {
     }
 }
 
+/// A step of an episode, as it is kept in the replay memory.
 struct Transition {
+    /// The features of the options, one row after the other.
     rows: Vec<f32>,
     executed: usize,
     reward: f32,
@@ -125,7 +131,7 @@ impl ActorCriticAgent {
         }
     }
 
-    /// What the reward is the decrease of.
+    /// The value whose decrease is the reward: the objective that `cgs-greedy` would end with, or that of what is placed.
     fn worth(&self, construction: &Construction<'_>) -> f64 {
         let ended = construction.options().is_empty();
         if self.settings.shaped && !ended { super::finished(&super::completed(construction).0) } else { super::worth(construction, ended) }
@@ -146,7 +152,7 @@ impl ActorCriticAgent {
         let batch: Vec<&Transition> = (0..n).map(|_| &self.memory[rng.usize(0..self.memory.len())]).collect();
         let targets: Vec<f32> = self.targets(&batch);
 
-        // The critics: squared error of the executed options.
+        // The critics: squared error of the executed options, linear beyond 1 (Huber loss), so that no outlier moves them far.
         let executed: Vec<f32> =
             batch.iter().flat_map(|t| t.rows[t.executed * FEATURES..(t.executed + 1) * FEATURES].iter().copied()).collect();
         for (critic, adam) in self.critics.iter_mut().zip(&mut self.critic_adams) {
