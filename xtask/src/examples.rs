@@ -37,7 +37,7 @@ pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Re
             let exchanges =
                 exchanges.with_context(|| format!("{id} has no example; record them again (tests/tests/contract.rs says how)"))?;
             for (key, exchange) in exchanges.as_object().into_iter().flatten().filter(|(_, exchange)| **exchange != json!({})) {
-                one(operation, path, key, exchange);
+                add_exchange(operation, path, key, exchange);
             }
             let concerns = |code: &str| match code {
                 OF_WRITES => method != "get",
@@ -78,7 +78,7 @@ fn problem(exchange: &Value) -> Value {
 }
 
 /// Adds an exchange: `key` is the status of a success, or the code of a problem.
-fn one(operation: &mut Value, template: &str, key: &str, exchange: &Value) {
+fn add_exchange(operation: &mut Value, template: &str, key: &str, exchange: &Value) {
     let kind = exchange["type"].as_str().unwrap_or_default();
     let media = |place: String| format!("{place}/content/{}", kind.replace('/', "~1"));
     if kind == PROBLEM {

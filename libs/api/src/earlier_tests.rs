@@ -1,4 +1,4 @@
-//! Documents and journals that versions before 2026-11-24 stored, whose fields had snake_case names, are read with all their values.
+//! Documents and journals of versions whose fields had snake_case names are read with all their values.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

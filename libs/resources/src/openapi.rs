@@ -66,7 +66,7 @@ fn collection(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     let id = kind.name.replace('-', "_");
     let create = json!({
         "operationId": format!("{id}_create"), "summary": format!("Create a {}", kind.title), "parameters": write_parameters(),
-        "requestBody": body(kind), "responses": {"201": one(kind, "The document as it was stored")},
+        "requestBody": body(kind), "responses": {"201": answer(kind, "The document as it was stored")},
     });
     if kind.own_list {
         return vec![(HttpMethod::Post, create)];
@@ -92,7 +92,7 @@ fn collection(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
 
 fn item(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     let id = kind.name.replace('-', "_");
-    let mut found = one(kind, "The document");
+    let mut found = answer(kind, "The document");
     if let Some(file) = kind.file.filter(|file| file.keep == Keep::Table) {
         found["content"][file.content_type] = json!({"schema": {"type": "string", "format": "binary"}});
         found["content"]["multipart/form-data"] = json!({"schema": {"type": "object"}});
@@ -112,9 +112,9 @@ fn item(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     }
     let responses = match kind.put {
         Put::None => return operations,
-        Put::Created201 => json!({"201": one(kind, "The document as it was stored")}),
-        Put::Ok200 => json!({"200": one(kind, "The document as it was stored")}),
-        Put::Upsert => json!({"200": one(kind, "The document was replaced"), "201": one(kind, "The document was created")}),
+        Put::Created201 => json!({"201": answer(kind, "The document as it was stored")}),
+        Put::Ok200 => json!({"200": answer(kind, "The document as it was stored")}),
+        Put::Upsert => json!({"200": answer(kind, "The document was replaced"), "201": answer(kind, "The document was created")}),
     };
     let mut parameters = write_parameters();
     parameters.push(if_match);
@@ -130,7 +130,8 @@ fn reference(kind: &DocumentKind) -> String {
     format!("#/components/schemas/{}", kind.title)
 }
 
-fn one(kind: &DocumentKind, description: &str) -> Value {
+/// An answer with a document of this kind, and its version in the header `ETag`.
+fn answer(kind: &DocumentKind, description: &str) -> Value {
     json!({"description": description, "content": {"application/json": {"schema": {"$ref": reference(kind)}}},
         "headers": {"ETag": {"description": "The version of the document", "schema": {"type": "string"}}}})
 }

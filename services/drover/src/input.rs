@@ -66,7 +66,7 @@ pub async fn read(paths: &[PathBuf], recursive: bool) -> Result<Input> {
     for path in paths {
         let read = match path.to_str().filter(|path| path.starts_with("https://") || path.starts_with("http://")) {
             Some(address) => fetch(address).await.and_then(|bytes| file(bytes, address)),
-            None => one(path, recursive),
+            None => read_one(path, recursive),
         };
         match read.with_context(|| format!("cannot deploy {}", path.display()))? {
             Input::Manifests(more) => manifests.extend(more),
@@ -84,7 +84,8 @@ fn listed(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn one(path: &Path, recursive: bool) -> Result<Input> {
+/// Reads stdin (`-`), a file, or a folder.
+fn read_one(path: &Path, recursive: bool) -> Result<Input> {
     if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;

@@ -37,17 +37,18 @@ const FLAGS: [(&str, &str); 7] = [
 
 #[test]
 fn short_random_walk_matches_the_model() {
-    go(14);
+    run_walk(14);
 }
 
 /// A step has about two acts.
 #[test]
 #[ignore = "long: a thousand operations"]
 fn thousand_random_operations_match_the_model() {
-    go(545);
+    run_walk(545);
 }
 
-fn go(steps: usize) {
+/// Draws a walk of so many steps and takes it; when it fails, shorter ones, too.
+fn run_walk(steps: usize) {
     let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().expect("a number"));
     let mut seed = [7; 32];
     seed[..8].copy_from_slice(&number("DROVER_WALK_SEED", 20_261_121).to_le_bytes());

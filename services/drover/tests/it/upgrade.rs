@@ -1,9 +1,9 @@
 //! docs/operations/upgrade.md, tried: a database of an earlier version, with an application that runs and a move under way, is taken over
 //! by this version, and a database of a later version is refused.
 //!
-//! The earlier version is the one before 2026-11-23 19:00 UTC. No program of it is built: this version's database gets that version's schema
-//! again, and what is stored as JSON the names that fields had. So what is tried are the migrations on data, and that the operation goes on;
-//! not all else that the earlier program would have written differently.
+//! The earlier version is the one that ended with the migrations of [`EARLIER`]. No program of it is built: this version's database gets
+//! that version's schema again, and what is stored as JSON the names that fields had. So what is tried are the migrations on data, and that
+//! the operation goes on; not all else that the earlier program would have written differently.
 
 use std::path::Path;
 

@@ -44,7 +44,7 @@ pub fn expand(mut objects: Vec<Value>, image: &str) -> Result<Vec<Value>, String
     }
     for (index, settings) in asked {
         let name = named(&objects[index]);
-        let added = one(&mut objects, index, &settings, image).map_err(|reason| format!("{name}: {SCALE_TO_ZERO}: {reason}"))?;
+        let added = change(&mut objects, index, &settings, image).map_err(|reason| format!("{name}: {SCALE_TO_ZERO}: {reason}"))?;
         objects.extend(added);
     }
     Ok(objects)
@@ -83,7 +83,7 @@ fn read(text: &str) -> Result<Option<Settings>, String> {
 }
 
 /// Changes a Deployment and its Service; returns the objects to add.
-fn one(objects: &mut [Value], index: usize, settings: &Settings, image: &str) -> Result<Vec<Value>, String> {
+fn change(objects: &mut [Value], index: usize, settings: &Settings, image: &str) -> Result<Vec<Value>, String> {
     let deployment = &objects[index];
     let name = deployment["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let namespace = deployment["metadata"].get("namespace").cloned();
