@@ -40,25 +40,29 @@ fn explain_reports_resources_missing_together() {
 
 #[test]
 fn pack_finds_packing_that_first_fit_misses() {
-    // First-fit decreasing does not find 5+5 | 4+3+3; the exact search does.
-    let nodes = [node("n1", 10), node("n2", 10)];
-    let demand = Demand { groups: vec![pods("a", 1, 4), pods("b", 2, 3), pods("c", 2, 5)], ..Demand::default() };
-    let witness = fits(&nodes, &demand).expect("5+5 and 4+3+3");
-    assert_eq!(witness.iter().map(|p| p.count).sum::<u32>(), 5);
-    let nodes = [node("n1", 12), node("n2", 11)];
-    let demand = Demand { groups: vec![pods("a", 1, 7), pods("b", 1, 6), pods("c", 1, 5), pods("d", 1, 5)], ..Demand::default() };
-    assert!(fits(&nodes, &demand).is_some(), "7+5 and 6+5; first fit would take 7+5, 6+5 as well");
-    let nodes = [node("n1", 10), node("n2", 9)];
-    let demand = Demand { groups: vec![pods("a", 1, 6), pods("b", 1, 5), pods("c", 2, 4)], ..Demand::default() };
-    assert!(fits(&nodes, &demand).is_some(), "6+4 and 5+4");
-    let demand = Demand { groups: vec![pods("a", 1, 5), pods("b", 1, 4), pods("c", 2, 5)], ..Demand::default() };
-    assert!(fits(&nodes, &demand).is_some(), "5+5 and 5+4");
-    let nodes = [node("n1", 7), node("n2", 8)];
-    let demand = Demand { groups: vec![pods("a", 2, 4), pods("b", 2, 3)], ..Demand::default() };
-    assert!(fits(&nodes, &demand).is_some(), "first fit takes 4+3 and 4+3; 4+4 and 3+3 would do too");
+    // First fit begins with 4 on the first node, where then nothing else has room. Only 3+3 and 4+4 hold all.
     let nodes = [node("n1", 6), node("n2", 8)];
     let demand = Demand { groups: vec![pods("a", 2, 4), pods("b", 2, 3)], ..Demand::default() };
-    assert!(fits(&nodes, &demand).is_some(), "only 3+3 and 4+4: first fit begins with 4 on the first node");
+    let witness = fits(&nodes, &demand).expect("3+3 and 4+4");
+    assert_eq!(witness.iter().map(|p| p.count).sum::<u32>(), 4);
+}
+
+#[test]
+fn pack_fills_two_nodes_completely() {
+    let cases: [([i64; 2], &[(u32, i64)]); 4] = [
+        ([10, 10], &[(1, 4), (2, 3), (2, 5)]),
+        ([12, 11], &[(1, 7), (1, 6), (2, 5)]),
+        ([10, 9], &[(1, 6), (1, 5), (2, 4)]),
+        ([10, 9], &[(3, 5), (1, 4)]),
+    ];
+    for ([first, second], sizes) in cases {
+        let groups = sizes.iter().zip(["a", "b", "c"]).map(|((replicas, cpu), name)| pods(name, *replicas, *cpu)).collect();
+        let demand = Demand { groups, ..Demand::default() };
+        let witness = fits(&[node("n1", first), node("n2", second)], &demand);
+        let placed = witness.map(|witness| witness.iter().map(|p| p.count).sum::<u32>());
+        let wanted = sizes.iter().map(|(replicas, _)| replicas).sum::<u32>();
+        assert_eq!(placed, Some(wanted), "{sizes:?} on {first} and {second}");
+    }
 }
 
 #[test]
