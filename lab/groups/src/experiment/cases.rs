@@ -23,7 +23,7 @@ pub struct BenchmarkCase {
 }
 
 /// How many containers of the tight and skewed instance (aspect 1.6) can be placed at all, proven by a linear program in
-/// tests/it/milp.rs. The specification expects all 117.
+/// tests/it/milp.rs. It has 117.
 pub const TIGHT_AT_MOST: usize = 111;
 
 /// Sock Shop at the paper's three scales. The best values are those of the default setting.

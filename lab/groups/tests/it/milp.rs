@@ -115,7 +115,7 @@ fn at_most_placed(instance: &Instance) -> f64 {
     (optimum(&problem) + 1e-6).floor()
 }
 
-/// At aspect 1.6, the specification's tight and skewed instance, at most 111 of the 117 containers can be placed.
+/// At aspect 1.6, the instance `tight 1.6` of the experiment, at most 111 of the 117 containers can be placed.
 #[test]
 fn search_places_the_proven_maximum_on_tight_and_skewed_nodes() {
     for (aspect, most) in [(1.3, 117), (1.4, 117), (1.6, 111)] {

@@ -29,6 +29,7 @@ pub struct App {
     pub most: Arc<AtomicUsize>,
     /// Each permit allows one answer.
     pub answers: Arc<Semaphore>,
+    /// Requests that have come in total.
     pub came: watch::Sender<usize>,
     _task: Arc<AbortOnDropHandle<()>>,
 }
@@ -48,8 +49,7 @@ impl App {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (inside, most, answers, came) = (Arc::default(), Arc::default(), Arc::new(Semaphore::new(permits)), watch::Sender::new(0));
-        let parts: (Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Semaphore>, watch::Sender<usize>) =
-            (Arc::clone(&inside), Arc::clone(&most), answers.clone(), came.clone());
+        let parts: Parts = (Arc::clone(&inside), Arc::clone(&most), answers.clone(), came.clone());
         let router = Router::new().route("/{*path}", any(answer)).route("/", any(answer)).with_state(parts);
         let task = AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }));
         Self { address, inside, most, answers, came, _task: Arc::new(task) }
@@ -62,6 +62,7 @@ impl App {
     }
 }
 
+/// The fields `inside`, `most`, `answers` and `came` of an [`App`], which the server shares.
 type Parts = (Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Semaphore>, watch::Sender<usize>);
 
 /// Echoes the body once the test allows it; the header `seen` describes the request.

@@ -75,11 +75,7 @@ impl FakeMembers {
         let mut inner = self.inner.lock().unwrap();
         inner.behaviour.insert((app.to_owned(), cluster.to_owned()), behaviour);
         inner.only.remove(&(app.to_owned(), cluster.to_owned()));
-        let again: Vec<_> =
-            inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
-        for desired in again {
-            self.report(&mut inner, &desired);
-        }
+        self.report_again(&mut inner, app, cluster);
     }
 
     /// Another field manager sets the number of replicas of the Deployment of an app, both of this name; `None`: it no longer does.
@@ -88,11 +84,7 @@ impl FakeMembers {
         let key = (app.to_owned(), cluster.to_owned());
         let mut inner = self.inner.lock().unwrap();
         inner.scaled.insert(key, replicas.map(workload).into_iter().collect());
-        let again: Vec<_> =
-            inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
-        for desired in again {
-            self.report(&mut inner, &desired);
-        }
+        self.report_again(&mut inner, app, cluster);
     }
 
     /// From now on an object stays in the member when an app leaves it; `why` is the note of it.
@@ -204,6 +196,16 @@ impl FakeMembers {
         self.report(&mut inner, &desired);
     }
 
+    /// Reports every copy of an app on a cluster, whose behaviour has changed.
+    fn report_again(&self, inner: &mut Inner, app: &str, cluster: &str) {
+        let copies: Vec<_> =
+            inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
+        for desired in copies {
+            self.report(inner, &desired);
+        }
+    }
+
+    /// Reports what a binding is like, by the behaviour of its app.
     fn report(&self, inner: &mut Inner, desired: &DesiredBinding) {
         let key = (desired.app.clone(), desired.member.cluster().to_owned());
         let refused = inner.only.get(&key).is_some_and(|good| *good != *desired.digest);
