@@ -1,4 +1,4 @@
-//! Counts the requests in progress and averages them between two reports (specification 1.5; the calculation is in `libs/autoscaling`).
+//! Counts the requests in progress and averages them between two reports (the calculation is in `libs/autoscaling`).
 //!
 //! Invariant: each request that came in goes out exactly once, however it ends, because its [`UnderWay`] is dropped.
 

@@ -1,4 +1,4 @@
-//! When the decided replicas of an app are written at the step to zero and from zero (specification 1.7; the rules are in `kpa::zero`).
+//! When the decided replicas of an app are written at the step to zero and from zero (the rules are in `kpa::zero`).
 //!
 //! Who is in the path is input ([`AppObservation`]). Invariant: the last pod is removed only after activators were in the path and
 //! confirmed that they serve this app.

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn kubeconfig_passes_the_vetting_of_registered_clusters() {
+    fn kubeconfig_has_a_token_and_names_no_plugin_and_no_file() {
         let text = kubeconfig("eks", "https://10.0.0.1:6443/", b"-----BEGIN CERTIFICATE-----\n", "abc").unwrap();
         let parsed: Value = serde_yaml::from_str(&text).unwrap();
         assert_eq!(parsed["users"][0]["user"], json!({"token": "abc"}), "no plugin and no file");
