@@ -115,18 +115,27 @@ impl Member {
             Some(namespace) => Api::namespaced_with(self.client(), namespace, kind),
             None => Api::all_with(self.client(), kind),
         };
-        let page = ListParams { label_selector: Some(selector.to_owned()).filter(|s| !s.is_empty()), ..ListParams::default().limit(PAGE) };
-        let found = within(api.list_metadata(&page)).await?.items.into_iter().map(|item| item.metadata);
-        let taken = found.filter(|metadata| metadata.deletion_timestamp.is_none()).map(|metadata| TakenAlong {
-            id: ObjectId {
-                api_version: kind.api_version.clone(),
-                kind: kind.kind.clone(),
-                namespace: metadata.namespace.clone().unwrap_or_default(),
-                name: metadata.name.clone().unwrap_or_default(),
-            },
-            metadata,
-        });
-        Ok(taken.collect())
+        let mut page = ListParams { label_selector: Some(selector.to_owned()).filter(|s| !s.is_empty()), ..ListParams::default().limit(PAGE) };
+        loop {
+            let list = within(api.list_metadata(&page)).await?;
+            let found = list.items.into_iter().map(|item| item.metadata);
+            let taken = found.filter(|metadata| metadata.deletion_timestamp.is_none()).map(|metadata| TakenAlong {
+                id: ObjectId {
+                    api_version: kind.api_version.clone(),
+                    kind: kind.kind.clone(),
+                    namespace: metadata.namespace.clone().unwrap_or_default(),
+                    name: metadata.name.clone().unwrap_or_default(),
+                },
+                metadata,
+            });
+            let taken: Vec<_> = taken.collect();
+            let next = list.metadata.continue_.filter(|token| !token.is_empty());
+            // A page of objects that are being deleted says nothing of those behind it.
+            if !taken.is_empty() || next.is_none() {
+                return Ok(taken);
+            }
+            page.continue_token = next;
+        }
     }
 
     /// Leaves an object of this binding where it is and takes Drover's labels and annotations from it; `uid` as in [`Self::delete`].

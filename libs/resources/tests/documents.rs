@@ -390,7 +390,9 @@ async fn a_foreign_parent_made_again_inherits_nothing() {
     stack.post("/v2/offices/o/reports/r/pages", named("p")).await.is(201);
     stack.hooks.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), Uuid::new_v4());
     assert_eq!(stack.get("/v2/offices/o/reports").await.is(200), json!([]));
+    stack.get("/v2/offices/o/reports/r").await.refused(404, "not_found");
     stack.put("/v2/offices/o/reports/r", report.clone()).await.refused(404, "not_found");
+    stack.delete("/v2/offices/o/reports/r").await.refused(404, "not_found");
     stack.post("/v2/offices/o/reports/r/pages", named("q")).await.refused(404, "parent_not_found");
     stack.post("/v2/offices/o/reports", report).await.is(201);
     let mut db = stack.store.pool().acquire().await.unwrap();

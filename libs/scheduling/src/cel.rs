@@ -53,7 +53,7 @@ pub fn validate_expression<'n>(source: &str, known: impl IntoIterator<Item = &'n
     let known: Vec<&str> = known.into_iter().collect();
     let expression = Expression::compile(source)?;
     if let Some(unknown) = expression.parameters.iter().find(|p| !known.contains(&p.as_str())) {
-        let column = source.find(unknown.as_str()).unwrap_or(0) + 1;
+        let column = column_of(source, unknown);
         return Err(ExpressionError { column, message: format!("there is no parameter {unknown}; known: {}", known.join(", ")) });
     }
     // Sample values differ, so that a division by the difference of two parameters succeeds.
@@ -63,6 +63,13 @@ pub fn validate_expression<'n>(source: &str, known: impl IntoIterator<Item = &'n
         Ok(other) => Err(ExpressionError { column: 1, message: format!("is {}, not a number", other.type_of()) }),
         Err(error) => Err(ExpressionError { column: 1, message: error.to_string() }),
     }
+}
+
+/// Column, counted from 1, in which a name stands as a whole word.
+fn column_of(source: &str, name: &str) -> usize {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    let whole = |at: &usize| !source[..*at].ends_with(part) && !source[*at + name.len()..].starts_with(part);
+    source.match_indices(name).map(|(at, _)| at).find(whole).map_or(1, |at| source[..at].chars().count() + 1)
 }
 
 impl Expression {
@@ -235,6 +242,7 @@ mod tests {
     #[test]
     fn validate_reports_column_of_mistake() {
         assert_eq!(error("a + cpu").column, 5);
+        assert_eq!(validate_expression("cpu_used + cpu", ["cpu_used"]).unwrap_err().column, 12);
         assert!(error("a + cpu").message.contains("cpu"));
         assert_eq!(error("a +").column, 4, "{}", error("a +"));
         assert!(error("a > 1").message.contains("not a number"));

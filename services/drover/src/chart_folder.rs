@@ -44,17 +44,24 @@ impl Dependency {
 /// The archive of a chart's folder.
 ///
 /// # Errors
-/// The folder cannot be read, or a chart that it needs can neither be found nor fetched.
+/// The folder cannot be read, a chart that it needs can neither be found nor fetched, or charts need each other in a circle.
 pub fn pack(chart: &Path) -> Result<Vec<u8>> {
+    pack_below(chart, &[])
+}
+
+/// As [`pack`], for a chart that is needed by those in `above`.
+fn pack_below(chart: &Path, above: &[PathBuf]) -> Result<Vec<u8>> {
     let (beside, fetched): (Vec<_>, Vec<_>) =
         missing(chart)?.into_iter().map(|needed| (needed.folder(chart), needed)).partition(|(folder, _)| folder.is_some());
     let top = chart.canonicalize()?;
+    ensure!(!above.contains(&top), "the chart in {} needs itself, directly or through charts that it needs", top.display());
+    let above = [above, std::slice::from_ref(&top)].concat();
     let top = top.file_name().map_or_else(|| PathBuf::from("chart"), PathBuf::from);
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     archive.append_dir_all(&top, chart).with_context(|| format!("cannot pack {}", chart.display()))?;
     for (folder, needed) in beside {
         let folder = folder.unwrap_or_default();
-        let inner = pack(&folder).with_context(|| format!("the chart {} is needed and should be in {}", needed.name, folder.display()))?;
+        let inner = pack_below(&folder, &above).with_context(|| format!("the chart {} is needed and should be in {}", needed.name, folder.display()))?;
         append(&mut archive, &top, &format!("{}-{}.tgz", needed.name, versioned(&needed.version)), &inner)?;
     }
     if !fetched.is_empty() {
@@ -176,6 +183,17 @@ mod tests {
         std::fs::remove_dir_all(at("cache")).unwrap();
         let refused = format!("{:#}", pack(&at("shop")).unwrap_err());
         assert!(refused.contains("the chart cache is needed and should be in"), "{refused}");
+    }
+
+    #[test]
+    fn charts_that_need_each_other_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, needed) in [("a", "b"), ("b", "a")] {
+            let dependencies = format!("dependencies: [{{name: {needed}, version: 1.0.0, repository: 'file://../{needed}'}}]");
+            write(folder.path().join(name).join("Chart.yaml"), &format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n{dependencies}\n"));
+        }
+        let refused = format!("{:#}", pack(&folder.path().join("a")).unwrap_err());
+        assert!(refused.contains("needs itself"), "{refused}");
     }
 
     #[test]

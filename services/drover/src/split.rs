@@ -178,11 +178,12 @@ fn selector(object: &Value) -> Option<BTreeMap<String, String>> {
 
 /// Kind and name of what pods refer to in their own namespace.
 fn pod_references(spec: &Value) -> Vec<(&'static str, String)> {
-    const FIELDS: [(&str, &str, &str); 7] = [
+    const FIELDS: [(&str, &str, &str); 8] = [
         ("configMap", "name", "ConfigMap"),
         ("configMapRef", "name", "ConfigMap"),
         ("configMapKeyRef", "name", "ConfigMap"),
         ("secret", "secretName", "Secret"),
+        ("secret", "name", "Secret"), // in a projected volume
         ("secretRef", "name", "Secret"),
         ("secretKeyRef", "name", "Secret"),
         ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
@@ -201,8 +202,16 @@ fn pod_references(spec: &Value) -> Vec<(&'static str, String)> {
         {
             found.push(("ServiceAccount", name.to_owned()));
         }
+        if key == "imagePullSecrets" {
+            found.extend(names_in(value).map(|name| ("Secret", name)));
+        }
     });
     found
+}
+
+/// The names in a list of references.
+fn names_in(list: &Value) -> impl Iterator<Item = String> {
+    list.as_array().into_iter().flatten().filter_map(|reference| Some(reference["name"].as_str()?.to_owned()))
 }
 
 /// Kind, namespace (none: the same) and name of what an object refers to.
@@ -225,7 +234,13 @@ fn outward_references(object: &Value) -> Vec<(String, Option<String>, String)> {
             {
                 found.push(("Service".into(), None, name.to_owned()));
             }
+            if key == "secretName"
+                && let Some(name) = value.as_str()
+            {
+                found.push(("Secret".into(), None, name.to_owned()));
+            }
         }),
+        "ServiceAccount" => found.extend(names_in(&object["imagePullSecrets"]).map(|name| ("Secret".into(), None, name))),
         _ => {}
     }
     found
@@ -328,6 +343,19 @@ metadata: {name: unused}
         let apps = split(parse(&shared), "default").unwrap();
         assert_eq!(apps.len(), 2);
         assert!(names(&apps[1]).contains(&"Pod/p".to_owned()));
+    }
+
+    #[test]
+    fn split_gives_secrets_to_the_workloads_that_pull_mount_or_serve_with_them() {
+        let secret = |name: &str| format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\n");
+        let needs = "{imagePullSecrets: [{name: pull}], volumes: [{name: v, projected: {sources: [{secret: {name: mounted}}]}}], containers: []}";
+        let tls = SHOP.replace("spec: {rules:", "spec: {tls: [{secretName: served}], rules:");
+        let text = tls.replace("{containers: [{name: c, image: i}]}", needs) + &["pull", "mounted", "served"].map(secret).concat();
+        let apps = split(parse(&text), "default").unwrap();
+        assert_eq!(
+            names(&apps[1]),
+            ["Deployment/catalogue", "Service/catalogue", "Ingress/front", "Secret/pull", "Secret/mounted", "Secret/served"]
+        );
     }
 
     #[test]

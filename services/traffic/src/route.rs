@@ -95,9 +95,9 @@ impl UnderWay {
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The endpoint does not take connections: others are preferred until it answers the probe again.
-    pub fn suspect(&self) {
-        self.endpoint.answers.store(false, Ordering::Relaxed);
+    /// The endpoint does not take connections: others are preferred until it answers the probe again. False if that was known.
+    pub fn suspect(&self) -> bool {
+        self.endpoint.answers.swap(false, Ordering::Relaxed)
     }
 }
 

@@ -139,9 +139,11 @@ impl Search<'_> {
 
     /// This endpoint did not take it: the next ones are others.
     pub fn failed(&mut self, tried: &UnderWay) {
-        tried.suspect();
         self.tried.push(tried.endpoint.address);
-        self.path.tell();
+        // Only what is new wakes those who wait: they would wake each other, and try without a pause.
+        if tried.suspect() {
+            self.path.tell();
+        }
     }
 
     /// How many endpoints did not take it.

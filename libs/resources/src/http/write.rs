@@ -94,8 +94,9 @@ pub async fn delete(
 ) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
     let dry_run = asks_dry_run(param(query, "dryRun"))?;
+    let foreign = documents.foreign(kind, params).await?;
     let mut tx = documents.store.begin().await?;
-    let Some(document) = store::lock(&mut tx, kind, &path).await? else {
+    let Some(document) = store::lock(&mut tx, kind, &path).await?.filter(|document| document.foreign_parent == foreign) else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
     };
     let document = sealed::open(&documents.store, kind, document)?;
@@ -242,11 +243,14 @@ fn path_of(kind: &DocumentKind, parent: &str, incoming: &Incoming) -> Result<Str
     Ok(path)
 }
 
-/// Checks that `If-Match`, if it is sent, names the current version, or is `*`.
+/// Checks that `If-Match`, if it is sent, names the current version, or is `*`. What is no text names no version.
 fn matches_version(headers: &HeaderMap, current: Option<&Document>) -> Result<(), ResourceError> {
-    let Some(wanted) = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok()) else { return Ok(()) };
+    if !headers.contains_key(header::IF_MATCH) {
+        return Ok(());
+    }
     let etag = current.map(Document::etag);
-    let fits = wanted.split(',').map(str::trim).any(|wanted| match &etag {
+    let wanted = headers.get_all(header::IF_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let fits = wanted.flat_map(|value| value.split(',')).map(str::trim).any(|wanted| match &etag {
         Some(etag) => wanted == "*" || wanted.trim_start_matches("W/") == etag,
         None => false,
     });

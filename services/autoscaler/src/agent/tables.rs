@@ -165,6 +165,12 @@ impl LearnedTables {
                 (self.map, self.version) = (map, version_now);
                 Ok(Some(table))
             }
+            // Somebody deleted it; the next time it is made again.
+            Err(CallError::Api(kube::Error::Api(status))) if status.code == 404 => {
+                self.map.metadata.resource_version = None;
+                self.map.metadata.uid = None;
+                Err(format!("ConfigMap {name} was deleted; it is made again when the table is saved the next time"))
+            }
             Err(trouble) => Err(explained(&name, &trouble)),
         }
     }

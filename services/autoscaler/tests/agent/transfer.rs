@@ -8,7 +8,7 @@ use drover_autoscaler::status::ConditionType;
 use drover_autoscaling::qlearning::QTable;
 use drover_testkit::eventually;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::follow::{sensible, table};
@@ -76,6 +76,10 @@ async fn learned_table_is_saved_and_starts_another_policy() {
     })
     .await;
     assert_eq!(taken_over.passes, 77, "the table that was put in place was overwritten");
+
+    // Somebody deletes it: it is made again.
+    maps.delete("web-learned", &DeleteParams::default()).await.unwrap();
+    eventually(PATIENCE, learned).await;
     place.done().await;
 }
 

@@ -131,13 +131,14 @@ fn name_of_project(cloud: &TypedDocument<LogicalCloudSpec>) -> String {
 /// Terminates a logical cloud. What a cloud of level 1 has in its clusters is removed by the task `clouds`.
 ///
 /// # Errors
-/// It is not instantiated, a deployment intent group runs in it, or a query failed.
+/// It is not instantiated, a deployment intent group runs in it or is being changed, or a query failed.
 pub async fn terminate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
     let sql = "select dig.path from resource dig join resource_reference on from_id = dig.id join deployment on dig_id = dig.id
-        where to_id = $1 and dig.kind = $2 and deployment.state = 'Instantiated' order by dig.path limit 1";
+        where to_id = $1 and dig.kind = $2
+          and (deployment.state = 'Instantiated' or exists (select from hold where hold.dig_id = dig.id)) order by dig.path limit 1";
     let used: Option<String> = sqlx::query_scalar(sql).bind(cloud.id).bind(DIG.name).fetch_optional(&mut *tx).await?;
     if let Some(used) = used {
-        return Err(Error::NotNow(format!("{used} runs in the logical cloud {}; terminate it first", cloud.path)));
+        return Err(Error::NotNow(format!("{used} runs in the logical cloud {}, or is being changed; terminate it first", cloud.path)));
     }
     match state(&mut *tx, cloud.id).await? {
         DeploymentState::Instantiated => undo(tx, cloud, DeploymentState::Terminated).await,
