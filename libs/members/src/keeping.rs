@@ -115,7 +115,8 @@ impl Member {
             Some(namespace) => Api::namespaced_with(self.client(), namespace, kind),
             None => Api::all_with(self.client(), kind),
         };
-        let mut page = ListParams { label_selector: Some(selector.to_owned()).filter(|s| !s.is_empty()), ..ListParams::default().limit(PAGE) };
+        let mut page =
+            ListParams { label_selector: Some(selector.to_owned()).filter(|s| !s.is_empty()), ..ListParams::default().limit(PAGE) };
         loop {
             let list = within(api.list_metadata(&page)).await?;
             let found = list.items.into_iter().map(|item| item.metadata);

@@ -61,7 +61,8 @@ fn pack_below(chart: &Path, above: &[PathBuf]) -> Result<Vec<u8>> {
     archive.append_dir_all(&top, chart).with_context(|| format!("cannot pack {}", chart.display()))?;
     for (folder, needed) in beside {
         let folder = folder.unwrap_or_default();
-        let inner = pack_below(&folder, &above).with_context(|| format!("the chart {} is needed and should be in {}", needed.name, folder.display()))?;
+        let inner = pack_below(&folder, &above)
+            .with_context(|| format!("the chart {} is needed and should be in {}", needed.name, folder.display()))?;
         append(&mut archive, &top, &format!("{}-{}.tgz", needed.name, versioned(&needed.version)), &inner)?;
     }
     if !fetched.is_empty() {

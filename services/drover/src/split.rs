@@ -348,7 +348,8 @@ metadata: {name: unused}
     #[test]
     fn split_gives_secrets_to_the_workloads_that_pull_mount_or_serve_with_them() {
         let secret = |name: &str| format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\n");
-        let needs = "{imagePullSecrets: [{name: pull}], volumes: [{name: v, projected: {sources: [{secret: {name: mounted}}]}}], containers: []}";
+        let needs =
+            "{imagePullSecrets: [{name: pull}], volumes: [{name: v, projected: {sources: [{secret: {name: mounted}}]}}], containers: []}";
         let tls = SHOP.replace("spec: {rules:", "spec: {tls: [{secretName: served}], rules:");
         let text = tls.replace("{containers: [{name: c, image: i}]}", needs) + &["pull", "mounted", "served"].map(secret).concat();
         let apps = split(parse(&text), "default").unwrap();

@@ -49,13 +49,12 @@ fn pack_finds_packing_that_first_fit_misses() {
 
 #[test]
 fn pack_fills_two_nodes_completely() {
-    let cases: [([i64; 2], &[(u32, i64)]); 4] = [
-        ([10, 10], &[(1, 4), (2, 3), (2, 5)]),
-        ([12, 11], &[(1, 7), (1, 6), (2, 5)]),
-        ([10, 9], &[(1, 6), (1, 5), (2, 4)]),
-        ([10, 9], &[(3, 5), (1, 4)]),
-    ];
-    for ([first, second], sizes) in cases {
+    for (first, second, sizes) in [
+        (10, 10, &[(1, 4), (2, 3), (2, 5)][..]),
+        (12, 11, &[(1, 7), (1, 6), (2, 5)]),
+        (10, 9, &[(1, 6), (1, 5), (2, 4)]),
+        (10, 9, &[(3, 5), (1, 4)]),
+    ] {
         let groups = sizes.iter().zip(["a", "b", "c"]).map(|((replicas, cpu), name)| pods(name, *replicas, *cpu)).collect();
         let demand = Demand { groups, ..Demand::default() };
         let witness = fits(&[node("n1", first), node("n2", second)], &demand);
