@@ -218,6 +218,8 @@ async fn root_document_is_created_replaced_read_and_deleted() {
     assert_eq!(read.headers[header::ETAG], changed.headers[header::ETAG]);
     let stale = made.headers[header::ETAG].clone();
     stack.call(Method::DELETE, "/v2/farms/a", |request| request.header("if-match", stale)).await.refused(412, "precondition_failed");
+    let no_text = header::HeaderValue::from_bytes(&[0xff]).unwrap();
+    stack.call(Method::DELETE, "/v2/farms/a", |request| request.header("if-match", no_text)).await.refused(412, "precondition_failed");
     stack.delete("/v2/farms/a").await.is(204);
     stack.delete("/v2/farms/a").await.refused(404, "not_found");
     assert_eq!(*stack.hooks.seen.lock().unwrap(), ["Create /v2/farms/a", "Replace /v2/farms/a", "Delete /v2/farms/a"]);

@@ -81,8 +81,16 @@ async fn cloud_is_made_changed_and_removed_in_its_clusters() {
     assert_eq!(verb(&stack, "update", 202).await["metadata"]["name"], "lc");
     deployed(&stack, "Instantiated").await;
     assert_eq!(fakes.ledger.users().len(), 2);
-    assert_eq!(stack.call("POST", &format!("{dig}/instantiate?wait=30s"), None).await.status, 202);
+    fakes.members.behave("shop", "a", Behaviour::Stuck);
+    assert_eq!(stack.call("POST", &format!("{dig}/instantiate"), None).await.status, 202);
     eventually(Duration::from_secs(60), async || (fakes.members.present().len() == 3).then_some(())).await;
+    let refused = verb(&stack, "terminate", 409).await;
+    assert!(refused["detail"].as_str().unwrap().contains("is being changed"), "while the group is being deployed: {refused}");
+    fakes.members.behave("shop", "a", Behaviour::Ready);
+    eventually(Duration::from_secs(60), async || {
+        (stack.get(&format!("{dig}/status")).await["deployedStatus"] == "Instantiated").then_some(())
+    })
+    .await;
     verb(&stack, "terminate", 409).await;
     assert_eq!(stack.call("DELETE", CLOUD, None).await.status, 409, "a group names it");
     let ended = stack.call("POST", &format!("{dig}/terminate?wait=30s"), None).await;
