@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # lane.sh PROGRAM [ARGUMENT...]: runs a test program if it belongs to the lane $DROVER_LANE, else does nothing. It is cargo's
-# runner in deploy/test.sh, which runs four lanes side by side, because most tests wait for clusters: "agents", "line" (the
-# command line, and two long programs of the whole system), "whole" (the rest of the whole system) and "hub" (everything
-# else). They should end at about the same time. Adds a line "SECONDS PACKAGE PROGRAM" to the file $DROVER_TIMES, also when the
-# program fails.
+# runner in deploy/test.sh, which runs three lanes side by side: "around" (command line and agents) and "whole" (the whole
+# system), which both mostly wait for clusters, and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file
+# $DROVER_TIMES, also when the program fails.
 case $PWD:${1##*/} in
-  */services/autoscaler:path-* | */tests:clients-* | */tests:contract-*) lane=hub ;;
-  */services/autoscaler:* | */services/memory-guard:*) lane=agents ;;
-  */services/drover:* | */lab/cli:* | */tests:kills-* | */tests:compose-*) lane=line ;;
+  */services/autoscaler:path-* | */tests:clients-* | */tests:contract-*) lane=hub ;; # the other lanes would end much later than this one
+  */services/autoscaler:* | */services/drover:* | */services/memory-guard:* | */lab/cli:*) lane=around ;;
   */tests:*) lane=whole ;;
   *) lane=hub ;;
 esac

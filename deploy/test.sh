@@ -68,7 +68,7 @@ log=$(mktemp)
 code=0
 set -m # each lane in the background is a process group of its own, so that it can be ended with this script
 lanes=()
-for name in agents line whole; do
+for name in around whole; do
   lane "$name" --lib --bins --tests >"$log.$name" 2>&1 &
   lanes+=("$!:$name")
 done

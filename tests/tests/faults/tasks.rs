@@ -32,7 +32,7 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
         named("placement", &["follow-members", "follow-capacity", "expire-capacity", "tidy"], OnFailure::Restart),
         named("placement", &["ledger-writer"], OnFailure::EndProcess),
         named("migration", &["follow-fleet", "orphans", "plan-outcomes"], OnFailure::Restart),
-        named("resource-synchronizer", &["follow-endpoints", "follow-members"], OnFailure::Restart),
+        named("resource-synchronizer", &["follow-endpoints", "follow-members", "follow-routes", "gateways"], OnFailure::Restart),
         named("resource-synchronizer", &workers, OnFailure::RestartOneOfMany),
         named(
             "orchestrator",
@@ -47,6 +47,7 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
                 "wake-steps",
                 "publish-routes",
                 "follow-traffic-0",
+                "follow-traffic-1",
                 "agents",
                 "claims",
             ],

@@ -39,10 +39,17 @@ impl Documents {
 
     /// The uuid of the document of another service that the path is below; a problem if it does not exist.
     async fn foreign(&self, kind: &DocumentKind, params: &PathParams) -> Result<Option<Uuid>, Problem> {
-        let Some(foreign) = kind.foreign() else { return Ok(None) };
-        let path = params.fill(foreign.path)?;
-        let found = self.hooks.foreign_parent(&foreign, &path).await?;
-        found.map(Some).ok_or_else(|| crate::ResourceError::ParentNotFound { path }.into())
+        match (self.foreign_if_there(kind, params).await?, kind.foreign()) {
+            (None, Some(foreign)) => Err(crate::ResourceError::ParentNotFound { path: params.fill(foreign.path)? }.into()),
+            (found, _) => Ok(found.flatten()),
+        }
+    }
+
+    /// The same; the outer `None` if that document does not exist.
+    async fn foreign_if_there(&self, kind: &DocumentKind, params: &PathParams) -> Result<Option<Option<Uuid>>, Problem> {
+        let Some(foreign) = kind.foreign() else { return Ok(Some(None)) };
+        let found = self.hooks.foreign_parent(&foreign, &params.fill(foreign.path)?).await?;
+        Ok(found.map(Some))
     }
 }
 

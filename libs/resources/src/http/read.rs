@@ -25,10 +25,10 @@ pub async fn get_one(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
-    let foreign = documents.foreign(kind, params).await?;
+    let foreign = documents.foreign_if_there(kind, params).await?;
     let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
     // A document below an earlier parent of the same name does not count.
-    let found = store::find(&mut db, kind, &path).await?.filter(|document| document.foreign_parent == foreign);
+    let found = store::find(&mut db, kind, &path).await?.filter(|document| Some(document.foreign_parent) == foreign);
     let document = sealed::open(&documents.store, kind, found.ok_or(ResourceError::NotFound { title: kind.title, path })?)?;
     match wanted(headers) {
         Wanted::Json => Ok(document_response(StatusCode::OK, kind, &document)),

@@ -94,9 +94,9 @@ pub async fn delete(
 ) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
     let dry_run = asks_dry_run(param(query, "dryRun"))?;
-    let foreign = documents.foreign(kind, params).await?;
+    let foreign = documents.foreign_if_there(kind, params).await?;
     let mut tx = documents.store.begin().await?;
-    let Some(document) = store::lock(&mut tx, kind, &path).await?.filter(|document| document.foreign_parent == foreign) else {
+    let Some(document) = store::lock(&mut tx, kind, &path).await?.filter(|document| Some(document.foreign_parent) == foreign) else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
     };
     let document = sealed::open(&documents.store, kind, document)?;

@@ -135,7 +135,9 @@ fn name_of_project(cloud: &TypedDocument<LogicalCloudSpec>) -> String {
 pub async fn terminate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
     let sql = "select dig.path from resource dig join resource_reference on from_id = dig.id join deployment on dig_id = dig.id
         where to_id = $1 and dig.kind = $2
-          and (deployment.state = 'Instantiated' or exists (select from hold where hold.dig_id = dig.id)) order by dig.path limit 1";
+          and (deployment.state = 'Instantiated' or exists (
+            select from hold left join workflow on workflow.id = workflow_id where hold.dig_id = dig.id and ended_at is null))
+        order by dig.path limit 1";
     let used: Option<String> = sqlx::query_scalar(sql).bind(cloud.id).bind(DIG.name).fetch_optional(&mut *tx).await?;
     if let Some(used) = used {
         return Err(Error::NotNow(format!("{used} runs in the logical cloud {}, or is being changed; terminate it first", cloud.path)));
