@@ -149,6 +149,11 @@ impl BindingState {
     pub fn id(&self) -> Uuid {
         self.row.desired.id
     }
+    /// Whether both are copies of the same app.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        let (own, other) = (&self.row.desired, &other.row.desired);
+        own.dig.id == other.dig.id && own.app == other.app
+    }
     /// Whether its objects are to exist.
     pub fn present(&self) -> bool {
         self.row.desired.state == DesiredState::Present

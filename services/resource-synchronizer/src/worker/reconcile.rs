@@ -108,7 +108,8 @@ impl Worker {
             return Ok(outcome);
         }
         self.bound(id).wants(&objects);
-        let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.view).into_iter().collect();
+        let mut drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.view).into_iter().collect();
+        drifted.retain(|object| !self.was_taken_over(id, object));
         let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&*object.id)).collect();
         if due.is_empty() {
             let bound = self.bound(id);
@@ -151,6 +152,15 @@ impl Worker {
             self.bound(id).corrected(CALM);
         }
         Ok(self.begin(id, write))
+    }
+
+    /// Whether a later copy of the same app has taken an object over that this one had applied: the older copy does not take it back, or each
+    /// would take it from the other, and the one that leaves might delete it.
+    fn was_taken_over(&self, id: Uuid, object: &ObjectId) -> bool {
+        let bound = &self.bindings[&id];
+        let had_it = bound.inventory.get(object).is_some_and(|item| item.applied.is_some());
+        let holder = self.view.object(object).filter(|seen| seen.binding != id).and_then(|seen| self.bindings.get(&seen.binding));
+        had_it && holder.is_some_and(|holder| holder.present() && holder.is_copy_of(bound) && holder.inventory.contains_key(object))
     }
 
     /// Starts a write beside those of other bindings, unless one of them writes an object with the same address: to whom the object

@@ -36,7 +36,7 @@ impl Worker {
     /// The other bindings with which each shareable object of a write is shared. `Err`: some of them contain it with another content,
     /// and why that fails; `None` if all of those are leaving, so that it is a matter of time.
     pub(super) async fn sharers(&self, member: &Member, id: Uuid, due: &[Object]) -> Result<Result<Sharers, Option<Failure>>, Error> {
-        let own = &self.bindings[&id].row.desired;
+        let own = &self.bindings[&id];
         let mut found = Sharers::new();
         let (mut conflicts, mut leaving) = (Vec::new(), false);
         for object in due.iter().filter(|object| object.id.is_shareable()) {
@@ -44,7 +44,7 @@ impl Worker {
             for other in self.view.sharers(&object.id).iter().filter(|other| **other != id) {
                 let Some(bound) = self.bindings.get(other) else { continue };
                 // Another copy of the same app: the newer one takes the object over, as it does with any object.
-                if bound.row.desired.dig.id == own.dig.id && bound.row.desired.app == own.app {
+                if bound.is_copy_of(own) {
                     continue;
                 }
                 let equal = bound.inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
