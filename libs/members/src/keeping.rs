@@ -14,7 +14,7 @@ use crate::labels::{self, FIELD_MANAGER};
 use crate::member::{Member, MemberError, RequestError, within};
 use crate::object_id::ObjectId;
 
-/// How many objects of one kind are looked at.
+/// How many objects of one kind are listed at once. More are listed only while none that counts was found.
 const PAGE: u32 = 500;
 
 /// An object that would be deleted with another one.
@@ -27,7 +27,7 @@ pub struct TakenAlong {
 /// What would be deleted with an object.
 #[derive(Clone, Debug)]
 pub enum Contents {
-    /// Objects that are not being deleted yet: at most the first 500 of a kind.
+    /// Objects that are not being deleted yet, of each kind those of the first page of 500 that has any.
     Listed(Vec<TakenAlong>),
     /// They cannot be listed, and why.
     Unknown(String),
@@ -50,7 +50,7 @@ impl Member {
                 false => Contents::Unknown("it serves no version".to_owned()),
             });
         };
-        match self.page(None, &kind, "").await {
+        match self.page(None, &kind, "", |_| true).await {
             Ok(found) => Ok(Contents::Listed(found)),
             // Its names are taken by another definition, or it was made a moment ago.
             Err(RequestError::Api(404, _)) => Ok(Contents::Listed(Vec::new())),
@@ -93,10 +93,8 @@ impl Member {
                 }
                 let (group, version, api_version) = (group.to_owned(), version.to_owned(), api_version.clone());
                 let kind = ApiResource { group, version, api_version, kind: resource.kind, plural: resource.name };
-                match self.page(Some(name), &kind, &selector).await {
-                    Ok(found) => {
-                        all.extend(found.into_iter().filter(|object| !is_incidental(&kind.group, &kind.plural, &object.id.name)));
-                    }
+                match self.page(Some(name), &kind, &selector, |name| !is_incidental(&kind.group, &kind.plural, name)).await {
+                    Ok(found) => all.extend(found),
                     // The kind vanished since the discovery.
                     Err(RequestError::Api(404, _)) => {}
                     // With 429 it came a moment ago, and the API server is not ready for it yet.
@@ -110,7 +108,14 @@ impl Member {
         Ok(Contents::Listed(all))
     }
 
-    async fn page(&self, namespace: Option<&str>, kind: &ApiResource, selector: &str) -> Result<Vec<TakenAlong>, RequestError> {
+    /// The objects of the first page that has any which are not being deleted and whose names count.
+    async fn page(
+        &self,
+        namespace: Option<&str>,
+        kind: &ApiResource,
+        selector: &str,
+        counts: impl Fn(&str) -> bool,
+    ) -> Result<Vec<TakenAlong>, RequestError> {
         let api: Api<DynamicObject> = match namespace {
             Some(namespace) => Api::namespaced_with(self.client(), namespace, kind),
             None => Api::all_with(self.client(), kind),
@@ -120,18 +125,21 @@ impl Member {
         loop {
             let list = within(api.list_metadata(&page)).await?;
             let found = list.items.into_iter().map(|item| item.metadata);
-            let taken = found.filter(|metadata| metadata.deletion_timestamp.is_none()).map(|metadata| TakenAlong {
-                id: ObjectId {
-                    api_version: kind.api_version.clone(),
-                    kind: kind.kind.clone(),
-                    namespace: metadata.namespace.clone().unwrap_or_default(),
-                    name: metadata.name.clone().unwrap_or_default(),
-                },
-                metadata,
-            });
-            let taken: Vec<_> = taken.collect();
+            let there =
+                found.filter(|metadata| metadata.deletion_timestamp.is_none() && counts(metadata.name.as_deref().unwrap_or_default()));
+            let taken: Vec<_> = there
+                .map(|metadata| TakenAlong {
+                    id: ObjectId {
+                        api_version: kind.api_version.clone(),
+                        kind: kind.kind.clone(),
+                        namespace: metadata.namespace.clone().unwrap_or_default(),
+                        name: metadata.name.clone().unwrap_or_default(),
+                    },
+                    metadata,
+                })
+                .collect();
             let next = list.metadata.continue_.filter(|token| !token.is_empty());
-            // A page of objects that are being deleted says nothing of those behind it.
+            // A page without one says nothing of the objects behind it.
             if !taken.is_empty() || next.is_none() {
                 return Ok(taken);
             }
