@@ -20,6 +20,7 @@ use crate::resources::{CLUSTER_QUOTA, CLUSTER_REFERENCE, DIG, LOGICAL_CLOUD, PRO
 use crate::store::bundle;
 use crate::store::cloud_copy::{self, CloudCopy};
 use crate::store::deployment::DeploymentState;
+use crate::store::hold;
 
 /// An entry in the history of a logical cloud.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -134,11 +135,9 @@ fn name_of_project(cloud: &TypedDocument<LogicalCloudSpec>) -> String {
 /// It is not instantiated, a deployment intent group runs in it or is being changed, or a query failed.
 pub async fn terminate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
     let sql = "select dig.path from resource dig join resource_reference on from_id = dig.id join deployment on dig_id = dig.id
-        where to_id = $1 and dig.kind = $2
-          and (deployment.state = 'Instantiated' or exists (
-            select from hold left join workflow on workflow.id = workflow_id where hold.dig_id = dig.id and ended_at is null))
-        order by dig.path limit 1";
-    let used: Option<String> = sqlx::query_scalar(sql).bind(cloud.id).bind(DIG.name).fetch_optional(&mut *tx).await?;
+        where to_id = $1 and dig.kind = $2 and (deployment.state = 'Instantiated' or dig.id = any($3)) order by dig.path limit 1";
+    let held: Vec<Uuid> = hold::all(&mut *tx).await?.into_iter().map(|(dig, _)| dig).collect();
+    let used: Option<String> = sqlx::query_scalar(sql).bind(cloud.id).bind(DIG.name).bind(held).fetch_optional(&mut *tx).await?;
     if let Some(used) = used {
         return Err(Error::NotNow(format!("{used} runs in the logical cloud {}, or is being changed; terminate it first", cloud.path)));
     }

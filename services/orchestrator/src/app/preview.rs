@@ -161,14 +161,14 @@ impl App {
         let mut turned_down: Vec<Refusal> = Vec::new();
         while decision.outcome == Outcome::Placed {
             let found = self.refusals(&dig, rights.clone(), candidates, preflight::places(&decision.apps)).await;
-            let accepted = found.is_empty();
+            if found.is_empty() {
+                turned_down.clear();
+                break;
+            }
             let lasting = found.iter().any(|refusal| !refusal.elsewhere);
             request.refused.extend(found.iter().map(|refusal| refusal.as_destination(dig.id)));
             turned_down.extend(found);
-            if accepted {
-                turned_down.clear();
-            }
-            if accepted || lasting {
+            if lasting {
                 break;
             }
             let next = self.services.placement.decide_dry(&request).await?;

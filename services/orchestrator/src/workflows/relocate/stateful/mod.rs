@@ -6,9 +6,9 @@
 //! ```
 //! What was read is journaled before anything is written: it is what makes the volumes again, there and on the way back. Each change is
 //! journaled as asked for before the next one is made. Invariant: a pod is started only when the other copy is known to have stopped it and
-//! to have given up its volumes, also on the way back. Only on the way there, and only if the app says so of all its volumes, which several
-//! nodes may write ([`parts::may_overlap`]), a pod is started first and stopped when it is ready in the new copy. Where that cannot be known, because a member does not answer, nothing is started,
-//! and the operation says what it waits for.
+//! to have given up its volumes, also on the way back. Where that cannot be known, because a member does not answer, nothing is started, and
+//! the operation says what it waits for. The exception: on the way there a pod is started first, and stopped when it is ready in the new
+//! copy, if several nodes may write all its volumes and the app says that its pods may overlap ([`parts::may_overlap`]).
 
 mod parts;
 
