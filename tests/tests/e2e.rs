@@ -8,6 +8,7 @@ mod e2e {
     pub mod choosing;
     pub mod clouds;
     pub mod databases;
+    pub mod drains;
     pub mod experiments;
     pub mod filling;
     pub mod fleets;

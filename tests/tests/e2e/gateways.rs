@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use drover_api::operations::{Operation, OperationState};
+use drover_api::operations::OperationState;
 use drover_api::traffic::{RouteList, RouteView};
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended, free_port, operation_id};
+use drover_e2e::emco::{Group, free_port};
 use drover_e2e::{Backend, System, failed, scenario, succeeded};
 use drover_testkit::{crds, eventually};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use reqwest::Method;
 use serde_json::{Value, json};
+
+use super::drains;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The cluster with the gateway.
@@ -51,22 +52,7 @@ async fn route(system: &System) -> RouteView {
 
 /// Begins to empty a cluster, and returns the operation.
 async fn drain(system: &System, provider: &str, cluster: &str) -> String {
-    let client = &system.client;
-    let order = json!({"kind": "drain", "clusterProvider": provider, "cluster": cluster});
-    let plan = eventually(PATIENCE, async || {
-        let plan = client.post("/v2/plans", Some(&order)).await.ok()?.body;
-        (plan["state"] == "proposed").then_some(plan)
-    })
-    .await;
-    operation_id(client, Method::POST, &format!("/v2/plans/{}/apply", plan["id"].as_str().unwrap())).await.unwrap()
-}
-
-/// Waits for the end of an operation, and opens the cluster again.
-async fn end(system: &System, id: &str, provider: &str, cluster: &str) -> Operation {
-    let operation = ended(&system.client, id).await.unwrap();
-    system.client.delete(&format!("/v2/cluster-providers/{provider}/clusters/{cluster}/cordon")).await.unwrap();
-    system.opened(cluster).await;
-    operation
+    drains::begin(system, &drains::plan(system, provider, cluster).await).await
 }
 
 async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
@@ -101,7 +87,7 @@ async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
     assert_eq!(drover::hub::code(&error), Some("invalid"), "{error:#}");
 
     // No backend leads to the other cluster, so the app stays.
-    let refused = end(system, &drain(system, "onprem", AT).await, "onprem", AT).await;
+    let refused = drains::end(system, &drain(system, "onprem", AT).await, "onprem", AT).await;
     failed(&refused, "traffic_not_answered");
     let words = "has no backend web-aws-public-c";
     assert!(refused.reasons.iter().any(|reason| reason.contains(words)), "{refused:#?}");
@@ -111,7 +97,7 @@ async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
     weigh(system, &[100, 0]).await;
     let id = drain(system, "onprem", AT).await;
     weigh(system, &[80, 20]).await;
-    succeeded(&end(system, &id, "onprem", AT).await);
+    succeeded(&drains::end(system, &id, "onprem", AT).await);
     assert_eq!((weights(system).await, system.home("web").await), (vec![0, 100], "public-c".to_owned()));
 
     // The way back is given up half-way: the traffic returns to where the app was.
@@ -121,7 +107,7 @@ async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
     let id = drain(system, "aws", "public-c").await;
     weigh(system, &[20, 80]).await;
     system.client.post(&format!("/v2/operations/{id}/cancel"), None).await.unwrap();
-    let given_up = end(system, &id, "aws", "public-c").await;
+    let given_up = drains::end(system, &id, "aws", "public-c").await;
     assert_ne!(given_up.state, OperationState::Succeeded, "{given_up:#?}");
     weigh(system, &[0, 100]).await;
     assert_eq!(system.home("web").await, "public-c");
@@ -129,7 +115,7 @@ async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
     let document = json!({"metadata": {"name": "shop"}, "spec": spec(&shift)});
     system.client.upsert(&routes, "shop", &document).await.unwrap();
     let id = drain(system, "aws", "public-c").await;
-    succeeded(&end(system, &id, "aws", "public-c").await);
+    succeeded(&drains::end(system, &id, "aws", "public-c").await);
     assert_eq!((weights(system).await, system.home("web").await), (vec![100, 0], AT.to_owned()));
 }
 scenario!(weights_of_a_gateway_follow_an_app_that_moves);

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended, operation_id};
+use drover_e2e::emco::{Group, ended};
 use drover_e2e::members::Member;
 use drover_e2e::{System, scenario, succeeded};
 use drover_testkit::eventually;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
-use reqwest::Method;
 use serde_json::json;
+
+use super::drains;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -55,18 +56,10 @@ async fn answers(system: &System, from: &[&str], home: &str) {
 
 /// Empties a cluster and opens it again.
 async fn drain(system: &System, provider: &str, cluster: &str) {
-    let client = &system.client;
-    let order = json!({"kind": "drain", "clusterProvider": provider, "cluster": cluster});
-    let plan = eventually(PATIENCE, async || {
-        let plan = client.post("/v2/plans", Some(&order)).await.ok()?.body;
-        (plan["state"] == "proposed").then_some(plan)
-    })
-    .await;
+    let plan = drains::plan(system, provider, cluster).await;
     assert_eq!(plan["plan"]["dependants"], json!([]), "nobody loses the name: {plan:#}");
-    let id = operation_id(client, Method::POST, &format!("/v2/plans/{}/apply", plan["id"].as_str().unwrap())).await.unwrap();
-    succeeded(&ended(client, &id).await.unwrap());
-    client.delete(&format!("/v2/cluster-providers/{provider}/clusters/{cluster}/cordon")).await.unwrap();
-    system.opened(cluster).await;
+    let id = drains::begin(system, &plan).await;
+    succeeded(&drains::end(system, &id, provider, cluster).await);
 }
 
 async fn name_of_a_moved_app_answers_its_callers(system: &System) {

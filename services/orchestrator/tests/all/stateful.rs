@@ -33,70 +33,54 @@ async fn full_with(give: impl Fn(&FakeMembers, &str, u32)) -> (Fakes, Stack, Str
     (fakes, stack, newcomer)
 }
 
-#[tokio::test]
-async fn pods_move_one_after_the_other_the_highest_first() {
-    let (fakes, stack, newcomer) = full().await;
+/// Both pods move, with these requests in this order.
+async fn both_move(give: impl Fn(&FakeMembers, &str, u32), requests: [&str; 4]) {
+    let (fakes, stack, newcomer) = full_with(give).await;
     expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
     assert_eq!(fakes.members.running(), ["victim-0@b", "victim-1@b"]);
-    let expected = [
-        "present victim@a",
-        "share victim@b 2+0",
-        "share victim@a 0+1",
-        "share victim@b 1+1",
-        "share victim@a 0+0",
-        "share victim@b 0+2",
-        "absent victim@a",
-        "present newcomer@a",
-    ];
+    let mut expected = vec!["present victim@a", "share victim@b 2+0"];
+    expected.extend(requests);
+    expected.extend(["absent victim@a", "present newcomer@a"]);
     assert_eq!(fakes.members.history(), expected);
+}
+
+#[tokio::test]
+async fn pods_move_one_after_the_other_the_highest_first() {
+    let requests = ["share victim@a 0+1", "share victim@b 1+1", "share victim@a 0+0", "share victim@b 0+2"];
+    both_move(FakeMembers::with_pods, requests).await;
 }
 
 #[tokio::test]
 async fn pods_with_shared_volumes_start_there_before_they_stop_here() {
-    let (fakes, stack, newcomer) = full_with(FakeMembers::with_shared_pods).await;
-    expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
-    assert_eq!(fakes.members.running(), ["victim-0@b", "victim-1@b"]);
-    let expected = [
-        "present victim@a",
-        "share victim@b 2+0",
-        "share victim@b 1+1",
-        "share victim@a 0+1",
-        "share victim@b 0+2",
-        "share victim@a 0+0",
-        "absent victim@a",
-        "present newcomer@a",
-    ];
-    assert_eq!(fakes.members.history(), expected);
+    let requests = ["share victim@b 1+1", "share victim@a 0+1", "share victim@b 0+2", "share victim@a 0+0"];
+    both_move(FakeMembers::with_shared_pods, requests).await;
+}
+
+/// The destination runs only one of both pods, and they go back with these requests.
+async fn both_go_back(give: impl Fn(&FakeMembers, &str, u32), back: &[&str]) {
+    let (fakes, stack, newcomer) = full_with(give).await;
+    fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
+    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
+    expect_state(&failed, "failed");
+    assert_eq!(failed["code"], "destination_not_ready", "{failed:#}");
+    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"]);
+    let history = fakes.members.history();
+    assert!(history.windows(back.len()).any(|part| part == back), "{history:#?}");
+    assert_eq!(fakes.ledger.summary(), ["victim@a held"]);
 }
 
 #[tokio::test]
 async fn pods_with_shared_volumes_go_back_when_the_destination_fails_half_way() {
-    let (fakes, stack, newcomer) = full_with(FakeMembers::with_shared_pods).await;
-    fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
-    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
-    expect_state(&failed, "failed");
-    assert_eq!(failed["code"], "destination_not_ready", "{failed:#}");
-    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"]);
-    let history = fakes.members.history();
     // The pod that never got ready there had not been stopped here.
     let back = ["share victim@b 0+2", "share victim@b 1+1", "share victim@b 2+0", "share victim@a 0+2", "absent victim@b"];
-    assert!(history.windows(back.len()).any(|part| part == back), "{history:#?}");
-    assert_eq!(fakes.ledger.summary(), ["victim@a held"]);
+    both_go_back(FakeMembers::with_shared_pods, &back).await;
 }
 
 #[tokio::test]
 async fn pods_go_back_one_after_the_other_when_the_destination_fails_half_way() {
-    let (fakes, stack, newcomer) = full().await;
-    fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
-    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
-    expect_state(&failed, "failed");
-    assert_eq!(failed["code"], "destination_not_ready", "{failed:#}");
-    assert_eq!(fakes.members.running(), ["victim-0@a", "victim-1@a"]);
-    let history = fakes.members.history();
     let back =
         ["share victim@b 0+2", "share victim@b 1+1", "share victim@a 0+1", "share victim@b 2+0", "share victim@a 0+2", "absent victim@b"];
-    assert!(history.windows(back.len()).any(|part| part == back), "{history:#?}");
-    assert_eq!(fakes.ledger.summary(), ["victim@a held"]);
+    both_go_back(FakeMembers::with_pods, &back).await;
 }
 
 #[tokio::test]
