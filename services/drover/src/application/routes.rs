@@ -3,6 +3,8 @@
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
+use drover_api::scheduling::MemberKey;
+use drover_api::traffic::GatewayRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -48,11 +50,7 @@ impl FromStr for RouteArg {
 
 /// `--route-by gateway:PROVIDER+CLUSTER/NAMESPACE/HTTPROUTE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteByArg {
-    cluster: String,
-    namespace: String,
-    http_route: String,
-}
+pub struct RouteByArg(GatewayRef);
 
 impl FromStr for RouteByArg {
     type Err = String;
@@ -63,7 +61,7 @@ impl FromStr for RouteByArg {
         match parts.as_slice() {
             [cluster, namespace, http_route] if cluster.contains('+') && !namespace.is_empty() && !http_route.is_empty() => {
                 let [cluster, namespace, http_route] = [cluster, namespace, http_route].map(|part| (*part).to_owned());
-                Ok(Self { cluster, namespace, http_route })
+                Ok(Self(GatewayRef { cluster: MemberKey(cluster), namespace, http_route }))
             }
             _ => Err(wrong()),
         }
@@ -119,8 +117,8 @@ pub async fn replace(
                 document["spec"][setting] = known["spec"][setting].clone();
             }
         }
-        if let Some(RouteByArg { cluster, namespace, http_route }) = by {
-            document["spec"]["gateway"] = json!({"cluster": cluster, "namespace": namespace, "httpRoute": http_route});
+        if let Some(RouteByArg(gateway)) = by {
+            document["spec"]["gateway"] = json!(gateway);
         }
         session.client.upsert(&collection, &name, &document).await.with_context(|| format!("the route {}", route.url()))?;
     }
@@ -183,8 +181,8 @@ mod tests {
 
     #[test]
     fn gateway_is_parsed_with_cluster_namespace_and_name() {
-        let by: RouteByArg = "gateway:onprem+a/shop/web".parse().unwrap();
-        assert_eq!((by.cluster.as_str(), by.namespace.as_str(), by.http_route.as_str()), ("onprem+a", "shop", "web"));
+        let RouteByArg(gateway) = "gateway:onprem+a/shop/web".parse().unwrap();
+        assert_eq!((&*gateway.cluster.0, &*gateway.namespace, &*gateway.http_route), ("onprem+a", "shop", "web"));
         for wrong in ["onprem+a/shop/web", "gateway:a/shop/web", "gateway:onprem+a/web", "gateway:onprem+a//web", "gateway:onprem+a/b/c/d"]
         {
             assert!(wrong.parse::<RouteByArg>().is_err(), "{wrong}");
