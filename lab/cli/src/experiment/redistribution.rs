@@ -82,8 +82,7 @@ impl Sample {
     }
 }
 
-/// Measures, and delivers the report; the exit code of the command. Leaves no process and no directory behind, even when it is
-/// interrupted.
+/// Measures, and delivers the report; the exit code of the command. Even when it is interrupted, it leaves nothing behind.
 ///
 /// # Errors
 /// An option is out of range, a part cannot be started, a request fails, or a file cannot be written.

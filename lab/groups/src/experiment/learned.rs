@@ -86,8 +86,7 @@ pub fn learned_score(case: &LearnedCase, model: &LearnedModel, untrained: &Learn
 }
 
 /// For each of `count` generated instances, the objective of what the network alone chooses, and of that refined, divided by that of
-/// `cgs-greedy`; a container that only one of them leaves out counts as 1. The instances have more places and services than those of the
-/// training.
+/// `cgs-greedy`; a container that only one of them leaves out counts as 1. The training had fewer places and services.
 pub fn learned_ratios(model: &LearnedModel, count: usize, weights: &Weights) -> [Vec<f64>; 2] {
     let mut rng = fastrand::Rng::with_seed(0x0e7a_1000);
     let ranges = InstanceRanges::evaluation();
