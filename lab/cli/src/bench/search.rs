@@ -30,22 +30,36 @@ pub fn run(size: Size, report: &mut Report) -> Result<()> {
     let [ordered, fewest, best] =
         [(false, LIMIT), (true, LIMIT), (true, ENOUGH)].map(|(fewest_moves, limit)| search(&all, fewest_moves, limit));
     for (way, searched) in [("in order, 50 ms", &ordered), ("fewest moves, 50 ms", &fewest), ("fewest moves, 20 s", &best)] {
-        let beyond = 100.0 * (searched.moves as f64 / best.moves as f64 - 1.0);
+        let beyond = 100.0 * (searched.moves_beyond(&best) - 1.0);
         let [p50, _, p99, _] = spread(&searched.took);
-        let mut row = vec![CANDIDATES.to_string(), instances.to_string(), way.to_owned(), searched.found.to_string()];
-        row.extend([searched.moves.to_string(), format!("{} %", cell(beyond)), cell(p50), cell(p99)]);
+        let mut row = vec![CANDIDATES.to_string(), instances.to_string(), way.to_owned(), searched.found().to_string()];
+        row.extend([searched.moves.iter().flatten().sum::<usize>().to_string(), format!("{} %", cell(beyond)), cell(p50), cell(p99)]);
         table.row(row);
     }
-    report.checks.push(Check::at_least("feasible instances of 14 candidates found in 50 ms", instances as f64, ordered.found as f64, ""));
+    report.checks.push(Check::at_least("feasible instances of 14 candidates found in 50 ms", instances as f64, ordered.found() as f64, ""));
     report.tables.push(table);
     Ok(())
 }
 
+/// What one way of searching has found.
 #[derive(Default)]
 struct Searched {
-    found: usize,
-    moves: usize,
+    /// For each instance, the moves of its plan, if one was found.
+    moves: Vec<Option<usize>>,
     took: Vec<Duration>,
+}
+
+impl Searched {
+    fn found(&self) -> usize {
+        self.moves.iter().flatten().count()
+    }
+
+    /// The moves of this way divided by those of another one, over the instances that both have solved.
+    fn moves_beyond(&self, other: &Self) -> f64 {
+        let both = self.moves.iter().zip(&other.moves).filter_map(|(mine, others)| Some((mine.as_ref()?, others.as_ref()?)));
+        let (mine, others) = both.fold((0, 0), |(mine, others), (one, other)| (mine + one, others + other));
+        mine as f64 / others as f64
+    }
 }
 
 fn search(instances: &[(Ledger, PlanRequest)], fewest_moves: bool, limit: Duration) -> Searched {
@@ -55,10 +69,10 @@ fn search(instances: &[(Ledger, PlanRequest)], fewest_moves: bool, limit: Durati
         let began = Instant::now();
         let result = plan_within(ledger, &request, &mut TimeMeter::new(limit));
         searched.took.push(began.elapsed());
-        if let PlanResult::Feasible(plan) = result {
-            searched.found += 1;
-            searched.moves += plan.waves.iter().map(Vec::len).sum::<usize>();
-        }
+        searched.moves.push(match result {
+            PlanResult::Feasible(plan) => Some(plan.waves.iter().map(Vec::len).sum()),
+            _ => None,
+        });
     }
     searched
 }
