@@ -16,8 +16,7 @@ use crate::Lever;
 pub const PAUSABLE: &str = "memguard/pausable";
 
 /// The kubelet's default probe: three failures, ten seconds apart, with a time-out of one second. Assumed where the probes are not known.
-const DEFAULT_PROBE: Probe =
-    Probe { period: Duration::from_secs(10), timeout: Duration::from_secs(1), failure_threshold: 3, handler: ProbeHandler::Network };
+const DEFAULT_PROBE: Probe = Probe { period: Duration::from_secs(10), timeout: Duration::from_secs(1), failure_threshold: 3 };
 /// Safety margin: the kubelet may probe this much earlier, and the guard may resume this much later, than calculated.
 const PROBE_SLACK: Duration = Duration::from_secs(2);
 /// A pause shorter than this is of no use.
@@ -36,16 +35,6 @@ pub enum QosClass {
     BestEffort,
 }
 
-/// How a probe checks the container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ProbeHandler {
-    /// HTTP, TCP or gRPC. A frozen process does not answer.
-    Network,
-    /// A command that runs in the container.
-    Exec,
-}
-
 /// A liveness or startup probe. When it fails often enough, the kubelet restarts the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,7 +44,6 @@ pub struct Probe {
     #[serde(with = "crate::time::seconds")]
     pub timeout: Duration,
     pub failure_threshold: u32,
-    pub handler: ProbeHandler,
 }
 
 impl Probe {

@@ -32,7 +32,7 @@ mod state;
 mod time;
 
 pub use action::{Action, Decision, Reason};
-pub use eligibility::{Denial, Levers, PAUSABLE, Permission, PodFacts, Probe, ProbeBudget, ProbeHandler, QosClass, judge};
+pub use eligibility::{Denial, Levers, PAUSABLE, Permission, PodFacts, Probe, ProbeBudget, QosClass, judge};
 pub use guard::{Guard, needs};
 pub use observation::{Activity, Container, ContainerId, Lever, MemoryHighLease, NodeMemory, Observation, Reading};
 pub use settings::{BankSettings, GateBankSettings, GateSettings, PaperSettings, Policy, Sacrifices, Safety};

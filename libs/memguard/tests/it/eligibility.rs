@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_memguard::{Denial, Levers, Permission, PodFacts, Probe, ProbeBudget, ProbeHandler, QosClass, judge};
+use drover_memguard::{Denial, Levers, Permission, PodFacts, Probe, ProbeBudget, QosClass, judge};
 
 const ALL: Levers = Levers { freeze: true, quota: true, high: true };
 
@@ -21,7 +21,7 @@ fn labelled(facts: PodFacts, value: &str) -> PodFacts {
 }
 
 fn probe(period: u64, timeout: u64, failure_threshold: u32) -> Probe {
-    Probe { period: Duration::from_secs(period), timeout: Duration::from_secs(timeout), failure_threshold, handler: ProbeHandler::Network }
+    Probe { period: Duration::from_secs(period), timeout: Duration::from_secs(timeout), failure_threshold }
 }
 
 fn denial(facts: &PodFacts) -> Option<Denial> {

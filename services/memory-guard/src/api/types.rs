@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover_memguard::{Probe, ProbeHandler, QosClass};
+use drover_memguard::{Probe, QosClass};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -78,7 +78,6 @@ struct SecurityContext {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ProbeSpec {
-    exec: Option<serde::de::IgnoredAny>,
     #[serde(default = "ten")]
     period_seconds: u64,
     #[serde(default = "one")]
@@ -138,7 +137,6 @@ impl ProbeSpec {
             period: Duration::from_secs(self.period_seconds),
             timeout: Duration::from_secs(self.timeout_seconds),
             failure_threshold: self.failure_threshold,
-            handler: if self.exec.is_some() { ProbeHandler::Exec } else { ProbeHandler::Network },
         }
     }
 }
