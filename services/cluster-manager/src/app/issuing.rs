@@ -48,8 +48,9 @@ impl App {
     /// # Errors
     /// `invalid` for a name that is not Drover's; `not_found` without such a cluster; the member does not answer or refuses; the store fails.
     pub async fn issue_user(&self, member: &MemberKey, id: Uuid, order: &UserOrder) -> Result<UserState, Problem> {
-        if !order.user_name.starts_with(OURS) {
-            return Err(codes::INVALID.problem(format!("userName: {:?} does not begin with {OURS}", order.user_name)));
+        if !is_ours(&order.user_name) {
+            let detail = format!("userName: {:?} does not begin with {OURS}, or has characters that no name has", order.user_name);
+            return Err(codes::INVALID.problem(detail));
         }
         let cluster = self.cluster_id(member.provider(), member.cluster()).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
@@ -95,6 +96,12 @@ impl App {
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         Ok(users::delete(&mut db, id).await?)
     }
+}
+
+/// Whether a user of this name may be certified. The characters are those of names: a comma would begin another part of the subject, which
+/// could be a group that the cluster gives rights to.
+fn is_ours(user: &str) -> bool {
+    user.starts_with(OURS) && user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":._-".contains(&byte))
 }
 
 /// Whether two thirds of the time of a certificate are over.
@@ -219,6 +226,15 @@ mod tests {
         let at = |second| Timestamp::from(jiff::Timestamp::from_second(second).unwrap());
         for (now, due) in [(0, false), (59, false), (61, true), (100, true)] {
             assert_eq!(is_due((at(0), at(90)), at(now)), due, "{now}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_drovers_users_are_certified() {
+        assert!(is_ours("drover:p:lc:ann.b_c-d"));
+        for name in ["system:kube-scheduler", "drover:p:lc:ann,O=admins", "drover:p:lc:ann+O=admins", "drover:p:lc:ann\\", "drover:p:lc:ä"]
+        {
+            assert!(!is_ours(name), "{name}");
         }
     }
 
