@@ -46,8 +46,11 @@ pub struct OidcSettings {
 const SIGN_IN_TIME: Duration = Duration::from_secs(600);
 /// Sign-ins under way at most; the oldest is given up when there are more.
 const MOST: usize = 1000;
-/// How long what the provider publishes is believed, and how soon an unknown key makes us ask again.
+/// After how long what the provider publishes is read again.
 const PUBLISHED_FOR: Duration = Duration::from_secs(600);
+/// How long it is still believed when the provider does not answer: its keys seldom change, and its users are at work.
+const BELIEVED_FOR: Duration = Duration::from_secs(3600);
+/// The least time between two requests for it, so that neither unknown keys nor a provider that is down make every request wait.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// The identity provider; cheap to clone.
@@ -61,8 +64,16 @@ struct Parts {
     callback: Url,
     groups_claim: String,
     http: reqwest::Client,
-    published: tokio::sync::Mutex<Option<(Instant, Arc<Published>)>>,
+    published: tokio::sync::Mutex<Memory>,
     under_way: Mutex<HashMap<String, SignIn>>,
+}
+
+/// What the provider has published, and when it was asked.
+#[derive(Default)]
+struct Memory {
+    known: Option<(Instant, Arc<Published>)>,
+    /// When the provider was asked without success, since its last answer.
+    unanswered: Option<Instant>,
 }
 
 struct SignIn {
@@ -237,16 +248,24 @@ impl Provider {
 
     /// What the provider publishes; `again`: not from memory, unless that was read just now.
     async fn published(&self, again: bool) -> Result<Arc<Published>, Problem> {
-        let mut known = self.0.published.lock().await;
-        if let Some((read, published)) = &*known {
-            let fresh = if again { ASK_AGAIN_AFTER } else { PUBLISHED_FOR };
-            if read.elapsed() < fresh {
-                return Ok(Arc::clone(published));
+        let mut memory = self.0.published.lock().await;
+        let fresh = if again { ASK_AGAIN_AFTER } else { PUBLISHED_FOR };
+        if let Some((_, published)) = memory.known.as_ref().filter(|(read, _)| read.elapsed() < fresh) {
+            return Ok(Arc::clone(published));
+        }
+        if memory.unanswered.is_none_or(|asked| asked.elapsed() >= ASK_AGAIN_AFTER) {
+            // Noted before it is asked: who asks may give up waiting, and the next one must not begin to wait again.
+            memory.unanswered = Some(Instant::now());
+            if let Ok(published) = self.ask().await {
+                let published = Arc::new(published);
+                *memory = Memory { known: Some((Instant::now(), Arc::clone(&published))), unanswered: None };
+                return Ok(published);
             }
         }
-        let published = Arc::new(self.ask().await?);
-        *known = Some((Instant::now(), Arc::clone(&published)));
-        Ok(published)
+        match &memory.known {
+            Some((read, published)) if !again && read.elapsed() < BELIEVED_FOR => Ok(Arc::clone(published)),
+            _ => Err(codes::PEER_UNAVAILABLE.problem("The identity provider does not answer as it should at the moment; try again")),
+        }
     }
 
     async fn ask(&self) -> Result<Published, Problem> {
@@ -280,4 +299,48 @@ fn is_private(url: &Url) -> bool {
 fn unavailable(error: reqwest::Error) -> Problem {
     tracing::warn!(error = %drover_service::problem::chain(&error), "the identity provider does not answer");
     codes::PEER_UNAVAILABLE.problem("The identity provider does not answer at the moment; try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn provider_that_does_not_answer_is_not_asked_for_every_user() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let router = axum::Router::new().fallback(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(axum::http::StatusCode::SERVICE_UNAVAILABLE)
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+        let settings = OidcSettings {
+            issuer: Some(format!("http://{address}").parse().unwrap()),
+            client_id: Some("drover".to_owned()),
+            groups_claim: "groups".to_owned(),
+            ..OidcSettings::default()
+        };
+        let provider = Provider::new(&settings, address).unwrap().unwrap();
+        for _ in 0..5 {
+            assert_eq!(provider.begin().await.unwrap_err().code(), codes::PEER_UNAVAILABLE);
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+
+        // What was read before is believed meanwhile, but a key that is not in it is not.
+        let known = Published {
+            authorization_endpoint: "https://issuer.example/auth".parse().unwrap(),
+            token_endpoint: "https://issuer.example/token".parse().unwrap(),
+            keys: JwkSet { keys: Vec::new() },
+        };
+        let read = Instant::now().checked_sub(PUBLISHED_FOR).unwrap();
+        provider.0.published.lock().await.known = Some((read, Arc::new(known)));
+        assert_eq!(provider.begin().await.unwrap().0.host_str(), Some("issuer.example"));
+        assert!(provider.published(true).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        serving.abort();
+    }
 }
