@@ -23,6 +23,7 @@ use crate::resources::{
     APP, CLUSTER_QUOTA, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, GROUP_INTENT, LOGICAL_CLOUD, PROFILE, PROJECT, ROUTE,
 };
 use crate::store::deployment::{self, DeploymentState};
+use crate::store::{cloud_action, hold, route};
 use crate::traffic::Traffic;
 
 /// The checks of orchestrator before a document is written or deleted.
@@ -72,7 +73,7 @@ async fn cloud(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem
     logical_cloud::guard(&mut *tx, change.id(), before.as_ref(), after.as_ref()).await?;
     if change.verb == Verb::Delete {
         // As long as a group names it, its reference prevents this.
-        logical_cloud::forget(tx, change.id()).await.map_err(Error::from)?;
+        cloud_action::delete(tx, change.id()).await.map_err(Error::from)?;
     }
     Ok(())
 }
@@ -118,10 +119,7 @@ async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uui
     } else {
         return Ok(None);
     };
-    // With a trailing slash: all groups below; without: the group itself.
-    let sql = "select workflow_id from hold join resource on resource.id = hold.dig_id left join workflow on workflow.id = workflow_id
-        where ended_at is null and (resource.path = $1 or (right($1, 1) = '/' and starts_with(resource.path, $1))) limit 1";
-    Ok(sqlx::query_scalar(sql).bind(groups).fetch_optional(tx).await?)
+    Ok(hold::of_path(tx, &groups).await?)
 }
 
 /// A group can be replaced only while it is Created, except for its override values, which the next approve or update uses. It can be
@@ -188,26 +186,18 @@ async fn gateway_is_in_the_cloud(tx: &mut PgConnection, change: &Change<'_>, gat
 /// An address leads to one app, whosever it is. With a gateway it is not Drover's.
 async fn one_route_per_address(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let Some(after) = change.after else { return Ok(()) };
-    let route = after.spec::<RouteSpec>().map_err(Problem::internal)?;
-    if let Some(gateway) = &route.gateway {
+    let wanted = after.spec::<RouteSpec>().map_err(Problem::internal)?;
+    if let Some(gateway) = &wanted.gateway {
         return gateway_is_in_the_cloud(tx, change, gateway).await;
     }
-    // Of two that are written at the same time the second waits here, and then finds the first.
-    sqlx::query("select pg_advisory_xact_lock(hashtext('route'), $1)")
-        .bind(i32::from(route.port))
-        .execute(&mut *tx)
-        .await
-        .map_err(Error::from)?;
-    let sql = "select path, spec from resource where kind = $1 and path <> $2 and (spec ->> 'port')::int = $3 order by path";
-    let others: Vec<(String, sqlx::types::Json<RouteSpec>)> =
-        sqlx::query_as(sql).bind(ROUTE.name).bind(change.path).bind(i32::from(route.port)).fetch_all(tx).await.map_err(Error::from)?;
-    if let Some((path, other)) = others.into_iter().find(|(_, other)| route.excludes(other)) {
-        let reason = if other.protocol != route.protocol {
-            format!("{path} uses port {} for {}", route.port, other.protocol.as_str())
+    let others = route::on_port(&mut *tx, wanted.port, change.path).await.map_err(Error::from)?;
+    if let Some((path, other)) = others.into_iter().find(|(_, other)| wanted.excludes(other)) {
+        let reason = if other.protocol != wanted.protocol {
+            format!("{path} uses port {} for {}", wanted.port, other.protocol.as_str())
         } else {
             format!("{path} has it")
         };
-        let detail = format!("The address {} is taken; choose another host name or port", route.address());
+        let detail = format!("The address {} is taken; choose another host name or port", wanted.address());
         return Err(codes::ALREADY_EXISTS.problem(detail).reason(reason));
     }
     Ok(())

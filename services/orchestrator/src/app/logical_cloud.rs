@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use drover_api::grants::Grants;
 use drover_api::scheduling::MemberKey;
 use drover_resources::{TypedDocument, children, get, set_spec};
-use drover_store::{SealKey, StoreResult, Timestamp};
+use drover_store::SealKey;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -16,18 +16,10 @@ use crate::render::Rendered;
 use crate::resources::cluster_reference::ClusterReferenceSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::logical_cloud_parts::{ClusterQuotaSpec, UserPermissionSpec};
-use crate::resources::{CLUSTER_QUOTA, CLUSTER_REFERENCE, DIG, LOGICAL_CLOUD, PROJECT, USER_PERMISSION};
-use crate::store::bundle;
+use crate::resources::{CLUSTER_QUOTA, CLUSTER_REFERENCE, LOGICAL_CLOUD, PROJECT, USER_PERMISSION};
 use crate::store::cloud_copy::{self, CloudCopy};
-use crate::store::deployment::DeploymentState;
-use crate::store::hold;
-
-/// An entry in the history of a logical cloud.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub struct LogicalCloudAction {
-    pub state: String,
-    pub at: Timestamp,
-}
+use crate::store::deployment::{self, DeploymentState};
+use crate::store::{bundle, cloud_action};
 
 /// The logical cloud at this path.
 ///
@@ -35,19 +27,6 @@ pub struct LogicalCloudAction {
 /// There is no such logical cloud, or a query failed.
 pub async fn at(tx: &mut PgConnection, path: &str) -> Result<TypedDocument<LogicalCloudSpec>, Error> {
     get(tx, &LOGICAL_CLOUD, path).await?.ok_or_else(|| Error::NotFound { what: format!("logical cloud {path}") })
-}
-
-/// The history of a logical cloud, oldest first.
-///
-/// # Errors
-/// The query failed.
-pub async fn actions(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<Vec<LogicalCloudAction>> {
-    Ok(sqlx::query_as("select state, at from logical_cloud_action where cloud_id = $1 order by seq").bind(cloud).fetch_all(tx).await?)
-}
-
-async fn record(tx: &mut PgConnection, cloud: Uuid, state: DeploymentState) -> StoreResult<()> {
-    sqlx::query("insert into logical_cloud_action (cloud_id, state) values ($1, $2)").bind(cloud).bind(state.as_str()).execute(tx).await?;
-    Ok(())
 }
 
 /// Instantiates a logical cloud. At level 0 that only changes its state, and an empty namespace becomes `default`, which EMCO's clients
@@ -71,7 +50,7 @@ pub async fn instantiate(tx: &mut PgConnection, key: &SealKey, cloud: &TypedDocu
     } else {
         make(&mut *tx, key, cloud).await?;
     }
-    record(tx, cloud.id, DeploymentState::Instantiated).await?;
+    cloud_action::add(tx, cloud.id, DeploymentState::Instantiated).await?;
     Ok(())
 }
 
@@ -134,16 +113,13 @@ fn name_of_project(cloud: &TypedDocument<LogicalCloudSpec>) -> String {
 /// # Errors
 /// It is not instantiated, a deployment intent group runs in it or is being changed, or a query failed.
 pub async fn terminate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>) -> Result<(), Error> {
-    let sql = "select dig.path from resource dig join resource_reference on from_id = dig.id join deployment on dig_id = dig.id
-        where to_id = $1 and dig.kind = $2 and (deployment.state = 'Instantiated' or dig.id = any($3)) order by dig.path limit 1";
-    let held: Vec<Uuid> = hold::all(&mut *tx).await?.into_iter().map(|(dig, _)| dig).collect();
-    let used: Option<String> = sqlx::query_scalar(sql).bind(cloud.id).bind(DIG.name).bind(held).fetch_optional(&mut *tx).await?;
+    let used = deployment::using_cloud(&mut *tx, cloud.id).await?;
     if let Some(used) = used {
         return Err(Error::NotNow(format!("{used} runs in the logical cloud {}, or is being changed; terminate it first", cloud.path)));
     }
     match state(&mut *tx, cloud.id).await? {
         DeploymentState::Instantiated => undo(tx, cloud, DeploymentState::Terminated).await,
-        DeploymentState::InstantiateStopped => Ok(record(tx, cloud.id, DeploymentState::Terminated).await?),
+        DeploymentState::InstantiateStopped => Ok(cloud_action::add(tx, cloud.id, DeploymentState::Terminated).await?),
         DeploymentState::Terminated => Err(Error::NotNow(format!("The Logical Cloud has already been terminated: {}", cloud.path))),
         _ => Err(Error::NotNow(format!("The Logical Cloud is not instantiated: {}", cloud.path))),
     }
@@ -152,7 +128,7 @@ pub async fn terminate(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloud
 async fn undo(tx: &mut PgConnection, cloud: &TypedDocument<LogicalCloudSpec>, reached: DeploymentState) -> Result<(), Error> {
     let copies = cloud_copy::of_cloud(&mut *tx, cloud.id).await?;
     cloud_copy::remove(&mut *tx, &copies.iter().map(|copy| copy.id).collect::<Vec<_>>()).await?;
-    Ok(record(tx, cloud.id, reached).await?)
+    Ok(cloud_action::add(tx, cloud.id, reached).await?)
 }
 
 /// Takes over what was changed in its documents since it was instantiated. At level 0 cluster references count as soon as they are written,
@@ -251,15 +227,6 @@ pub async fn guard(
 /// # Errors
 /// The query failed, or the stored state is unknown.
 pub async fn state(tx: &mut PgConnection, cloud: Uuid) -> Result<DeploymentState, Error> {
-    let last = actions(tx, cloud).await?.pop();
+    let last = cloud_action::of_cloud(tx, cloud).await?.pop();
     last.map_or(Ok(DeploymentState::Created), |action| action.state.parse().map_err(Error::Internal))
-}
-
-/// Deletes the history of a logical cloud.
-///
-/// # Errors
-/// The query failed.
-pub async fn forget(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<()> {
-    sqlx::query("delete from logical_cloud_action where cloud_id = $1").bind(cloud).execute(tx).await?;
-    Ok(())
 }

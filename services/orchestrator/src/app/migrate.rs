@@ -11,8 +11,8 @@ use super::lifecycle::Placing;
 use super::preview::Preview;
 use super::{App, Error, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::hold;
 use crate::store::revision::Requester;
+use crate::store::{group_migration, hold};
 
 impl App {
     /// Starts to replace the group at `source` by the group at `target`. Returns the id of the target's instantiation.
@@ -61,9 +61,7 @@ impl App {
         }
         let placing = Placing { by, changed: Vec::new(), advice, plan: None };
         let operation = self.instantiate_in(&mut *tx, &to, &placing).await?;
-        let sql = "insert into deployment_migration (source_id, target_id, operation) values ($1, $2, $3) on conflict do nothing";
-        let inserted = sqlx::query(sql).bind(from.dig.id).bind(to.dig.id).bind(operation).execute(&mut *tx).await?.rows_affected();
-        if inserted == 0 {
+        if !group_migration::put(&mut *tx, from.dig.id, to.dig.id, operation).await? {
             return Err(Error::NotNow(format!("{} is being replaced by another group already", from.subject())));
         }
         Ok(operation)
@@ -74,12 +72,10 @@ impl App {
     /// # Errors
     /// A query failed; what is left is done by the next call.
     pub(crate) async fn hand_over(&self) -> Result<(), Error> {
-        let sql = "select source_id, status from deployment_migration join workflow on workflow.id = operation where ended_at is not null";
-        let ended: Vec<(Uuid, String)> = sqlx::query_as(sql).fetch_all(self.store.pool()).await?;
-        for (source, status) in ended {
+        for (source, succeeded) in group_migration::ended(self.store.pool()).await? {
             let mut tx = self.store.begin().await?;
             let before = deployment::load(&mut tx, source, true).await?;
-            if status == "done" && before.state == DeploymentState::Instantiated {
+            if succeeded && before.state == DeploymentState::Instantiated {
                 let id = Uuid::now_v7();
                 // Another operation is changing it; the next pass tries again.
                 if hold::take(&mut tx, id, &[source]).await?.is_err() {
@@ -88,15 +84,10 @@ impl App {
                 let group = group::by_id(&mut tx, source).await?;
                 self.terminate_in(&mut tx, group, before.revision, id, false).await?;
             }
-            forget(&mut tx, source).await?;
+            group_migration::delete(&mut tx, source).await?;
             tx.commit().await?;
             self.engine.nudge();
         }
         Ok(())
     }
-}
-
-async fn forget(tx: &mut PgConnection, source: Uuid) -> Result<(), Error> {
-    sqlx::query("delete from deployment_migration where source_id = $1").bind(source).execute(tx).await?;
-    Ok(())
 }

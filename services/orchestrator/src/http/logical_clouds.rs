@@ -18,6 +18,7 @@ use crate::app::{App, Error, logical_cloud};
 use crate::resources::cluster_reference::ClusterReferenceSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::{CLUSTER_REFERENCE, LOGICAL_CLOUD};
+use crate::store::cloud_action;
 
 /// State of a logical cloud.
 #[derive(Debug, Serialize, ToSchema)]
@@ -162,7 +163,7 @@ pub async fn status(
     let wanted = StatusQuery::parse(&query)?;
     let mut tx = app.store.begin().await?;
     let cloud = logical_cloud::at(&mut tx, &params.fill(&LOGICAL_CLOUD.item_path())?).await?;
-    let history = logical_cloud::actions(&mut tx, cloud.id).await?;
+    let history = cloud_action::of_cloud(&mut tx, cloud.id).await?;
     let state = logical_cloud::state(&mut tx, cloud.id).await?;
     let view = app.cloud_view(&mut tx, cloud.id).await?;
     tx.rollback().await.map_err(Error::from)?;

@@ -10,7 +10,9 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::resources::DIG;
 use crate::store::controller_answer::ControllerAnswer;
+use crate::store::hold;
 
 /// States of a deployment intent group: those of EMCO that Drover uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,4 +212,15 @@ pub async fn approved_apps(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<
             .fetch_all(tx)
             .await?;
     Ok(rows.into_iter().map(|(app, digest, namespace, Json(demand))| ApprovedApp { app, digest, namespace, demand }).collect())
+}
+
+/// The path of a group that runs in a logical cloud or is being changed in it.
+///
+/// # Errors
+/// A query failed.
+pub async fn using_cloud(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<Option<String>> {
+    let sql = "select dig.path from resource dig join resource_reference on from_id = dig.id join deployment on dig_id = dig.id
+        where to_id = $1 and dig.kind = $2 and (deployment.state = 'Instantiated' or dig.id = any($3)) order by dig.path limit 1";
+    let held: Vec<Uuid> = hold::all(&mut *tx).await?.into_iter().map(|(dig, _)| dig).collect();
+    Ok(sqlx::query_scalar(sql).bind(cloud).bind(DIG.name).bind(held).fetch_optional(tx).await?)
 }

@@ -112,3 +112,13 @@ pub async fn all_named(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, String, 
     .fetch_all(tx)
     .await?)
 }
+
+/// The running workflow that holds the group at `path`, or, if it ends in `/`, one of the groups below.
+///
+/// # Errors
+/// The query failed.
+pub async fn of_path(tx: &mut PgConnection, path: &str) -> StoreResult<Option<Uuid>> {
+    let sql = "select workflow_id from hold join resource on resource.id = hold.dig_id left join workflow on workflow.id = workflow_id
+        where ended_at is null and (resource.path = $1 or (right($1, 1) = '/' and starts_with(resource.path, $1))) limit 1";
+    Ok(sqlx::query_scalar(sql).bind(path).fetch_optional(tx).await?)
+}
