@@ -5,8 +5,9 @@
 use kube::api::{DeleteParams, DynamicObject, PostParams, Preconditions};
 use serde_json::Value;
 
+use crate::error::{MemberError, RequestError, within};
 use crate::labels::FIELD_MANAGER;
-use crate::member::{Member, MemberError, RequestError, within};
+use crate::member::Member;
 use crate::object_id::ObjectId;
 
 impl Member {

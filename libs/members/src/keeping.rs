@@ -10,8 +10,9 @@ use kube::core::ApiResource;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::error::{MemberError, RequestError, within};
 use crate::labels::{self, FIELD_MANAGER};
-use crate::member::{Member, MemberError, RequestError, within};
+use crate::member::Member;
 use crate::object_id::ObjectId;
 
 /// How many objects of one kind are listed at once. More are listed only while none that counts was found.

@@ -11,6 +11,7 @@
 mod acting;
 pub mod amounts;
 pub mod clients;
+mod error;
 mod exact;
 pub mod keeping;
 pub mod kubeconfig;
@@ -31,10 +32,11 @@ mod untyped;
 mod volumes;
 
 pub use clients::Clients;
+pub use error::{DEADLINE, MemberError};
 pub use keeping::{Contents, TakenAlong};
 pub use kubeconfig::{KubeconfigError, VettedKubeconfig};
 pub use labels::Owner;
-pub use member::{Applied, Mapping, Member, MemberError, Scaled};
+pub use member::{Applied, Mapping, Member, Scaled};
 pub use object_id::ObjectId;
 pub use objects::Object;
 pub use reach::Reach;

@@ -5,9 +5,8 @@
 //! it, that it is this installation's and belongs to no other app any more); deletion names uid and resource version, so that an object which was made or changed in between is not deleted.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
@@ -16,108 +15,13 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::error::{MemberError, RequestError, within};
 use crate::labels::{self, FIELD_MANAGER, Owner};
 use crate::object_id::ObjectId;
 use crate::objects::{self, Object};
 use crate::serving::Expectation;
 use crate::shared::Sharers;
-use crate::{acting, removed, untyped};
-
-/// How long one request may take.
-pub const DEADLINE: Duration = Duration::from_secs(10);
-
-/// Why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MemberError {
-    /// The member does not answer, or asks to try again later.
-    #[error("{0}")]
-    Unreachable(String),
-    /// The credential is refused or lacks rights.
-    #[error("{0}")]
-    Unauthorized(String),
-    /// The member serves no such kind.
-    #[error("the member serves no kind {kind} in {api_version}{}", removed::instead(api_version, kind))]
-    UnknownKind {
-        /// API version asked for.
-        api_version: String,
-        /// Kind asked for.
-        kind: String,
-    },
-    /// An object of that name exists and belongs to somebody else.
-    #[error("{id} exists in the member and is not this app's ({whose})")]
-    Foreign {
-        /// The object.
-        id: Box<ObjectId>,
-        /// To whom it seems to belong.
-        whose: String,
-    },
-    /// The account as which it is written lacks the right, or Drover's own may not act as it.
-    #[error("{id}: {}: {reason}", whose_fault(account, verb))]
-    NotPermitted {
-        /// The object.
-        id: Box<ObjectId>,
-        /// The service account, as `namespace/name`.
-        account: Arc<str>,
-        /// What it may not do: `patch`, `create`, `delete`; or `impersonate`.
-        verb: String,
-        /// The member's message.
-        reason: String,
-    },
-    /// The object was changed by somebody else at the same time; worth another attempt.
-    #[error("{0} changed meanwhile")]
-    Conflict(Box<ObjectId>),
-    /// The member refused the object.
-    #[error("{id}: {reason}")]
-    Refused {
-        /// The object.
-        id: Box<ObjectId>,
-        /// The member's message.
-        reason: String,
-        /// It depends on what is in this member: a quota, an admission rule, a right. Otherwise the object itself is wrong.
-        here: bool,
-    },
-}
-
-impl MemberError {
-    /// Stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unreachable(_) => "unreachable",
-            Self::Unauthorized(_) => "unauthorized",
-            Self::UnknownKind { .. } => "unknown_kind",
-            Self::Foreign { .. } => "foreign_object",
-            Self::NotPermitted { .. } => "account_refused",
-            Self::Conflict(_) => "conflict",
-            Self::Refused { .. } => "refused",
-        }
-    }
-    /// Whether the fault concerns the whole member and not one object.
-    pub fn is_member(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Unauthorized(_))
-    }
-    /// Whether the fault concerns the object or its kind: a preflight reports these.
-    pub fn is_object(&self) -> bool {
-        matches!(self, Self::UnknownKind { .. } | Self::Foreign { .. } | Self::Refused { .. } | Self::NotPermitted { .. })
-    }
-    /// Whether another member may accept the object: the fault is in what this one has, not in the object.
-    pub fn is_of_this_member(&self) -> bool {
-        match self {
-            Self::Refused { here, .. } => *here,
-            error => error.is_object(),
-        }
-    }
-    /// Its own code if the rights of an account are at fault, else the general one for what was tried.
-    pub fn code_or(&self, general: &'static str) -> &'static str {
-        if matches!(self, Self::NotPermitted { .. }) { self.code() } else { general }
-    }
-}
-
-fn whose_fault(account: &str, verb: &str) -> String {
-    match verb {
-        "impersonate" => format!("Drover may not act as the account {account} of the logical cloud in this cluster"),
-        verb => format!("the account {account} of the logical cloud may not {verb} it in this cluster"),
-    }
-}
+use crate::{acting, untyped};
 
 /// How the objects of a kind are addressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -567,62 +471,4 @@ fn scaler(metadata: &ObjectMeta) -> Option<String> {
 
 pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a member's message contains if one of its own rules refuses an object, with whatever status.
-const ADMISSION: [&str; 2] = ["admission webhook ", "ValidatingAdmissionPolicy "];
-
-pub(crate) enum RequestError {
-    Api(u16, String),
-    Transport(String),
-}
-
-pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
-    match tokio::time::timeout(DEADLINE, request).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(kube::Error::Api(status))) => Err(RequestError::Api(status.code, status.message)),
-        Ok(Err(error)) => Err(RequestError::Transport(chain(&error))),
-        Err(_) => Err(RequestError::Transport(format!("no answer within {} s", DEADLINE.as_secs()))),
-    }
-}
-
-/// The error with its causes, because kube's own text ends at "ServiceError".
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
-impl RequestError {
-    /// For a request about no particular object: a refusal concerns the credential.
-    pub(crate) fn of_member(self) -> MemberError {
-        match self {
-            Self::Api(401 | 403, message) => MemberError::Unauthorized(message),
-            Self::Api(code, message) => MemberError::Unreachable(format!("answered {code}: {message}")),
-            Self::Transport(text) => MemberError::Unreachable(text),
-        }
-    }
-    /// For a request about an object: 403 may come from a quota or an admission plugin as well as from missing rights; the message says which.
-    pub(crate) fn of_object(self, id: &ObjectId) -> MemberError {
-        match self {
-            Self::Api(401, message) => MemberError::Unauthorized(message),
-            Self::Api(409, _) => MemberError::Conflict(Box::new(id.clone())),
-            Self::Api(500, reason) if reason.starts_with(untyped::NOT_TYPED) => {
-                MemberError::Refused { id: Box::new(id.clone()), reason, here: false }
-            }
-            Self::Api(code @ (429 | 500..), message) => MemberError::Unreachable(format!("answered {code}: {message}")),
-            Self::Api(code, reason) => {
-                let here = matches!(code, 403 | 404) || ADMISSION.iter().any(|rule| reason.contains(rule));
-                MemberError::Refused { id: Box::new(id.clone()), reason, here }
-            }
-            Self::Transport(text) => MemberError::Unreachable(text),
-        }
-    }
 }

@@ -9,9 +9,10 @@ use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::error::{MemberError, RequestError, within};
 use crate::keeping::Contents;
 use crate::labels;
-use crate::member::{Member, MemberError, RequestError, lock, within};
+use crate::member::{Member, lock};
 use crate::object_id::ObjectId;
 use crate::objects::Object;
 

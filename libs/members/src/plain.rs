@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::member::{Member, MemberError, RequestError, within};
+use crate::error::{MemberError, RequestError, within};
+use crate::member::Member;
 use crate::object_id::ObjectId;
 
 impl Member {

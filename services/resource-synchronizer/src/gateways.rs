@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::traffic::{BackendReport, CopyEndpoints, GatewayRef, RouteReport, RouteTable};
+use drover_members::DEADLINE;
 use drover_members::labels::FIELD_MANAGER;
-use drover_members::member::DEADLINE;
 use drover_members::{MemberError, ObjectId};
 use drover_scheduling::MemberKey;
 use drover_service::{FeedHub, FeedReader, TaskHandle};

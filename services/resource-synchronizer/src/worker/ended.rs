@@ -10,7 +10,8 @@ use std::sync::Arc;
 use drover_api::bindings::ObjectStatus;
 use drover_members::{Object, ObjectId, Readiness};
 
-use super::judge::{BindingState, object_status};
+use super::binding_state::BindingState;
+use super::judge::object_status;
 use super::view::{Event, MemberView};
 
 /// The Jobs of a binding that go by themselves.

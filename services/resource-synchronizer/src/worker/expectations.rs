@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Worker;
-use super::judge::BindingState;
+use super::binding_state::BindingState;
 
 /// How long an app may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);

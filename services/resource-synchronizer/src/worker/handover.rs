@@ -17,7 +17,7 @@ use drover_members::{Member, MemberError, labels};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::judge::Failure;
+use super::binding_state::Failure;
 use super::{Outcome, Worker};
 use crate::app::Error;
 use crate::volumes::{core, same_source, stateful_set, whole};

@@ -13,7 +13,7 @@ use drover_members::{Member, Object, ObjectId, labels};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::judge::{BindingState, Failure};
+use super::binding_state::{BindingState, Failure};
 use super::write::Write;
 use super::{Outcome, Worker};
 use crate::app::Error;

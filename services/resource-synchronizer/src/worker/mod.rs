@@ -8,6 +8,7 @@
 //! binding. `session` connects and takes events in, `schedule` decides which binding is reconciled when.
 //! Invariant: nothing is written before all lists are complete, so a restart applies only what really differs.
 
+mod binding_state;
 mod carry;
 mod deletion;
 mod ended;
@@ -49,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::app::{App, Dirty};
-use judge::{BindingState, Failure};
+use binding_state::{BindingState, Failure};
 use view::{ApiKind, Event, MemberView};
 use write::Written;
 

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Worker;
+use super::binding_state::BindingState;
 use super::endpoints::{MANAGED_BY, SERVICE};
-use super::judge::BindingState;
 use crate::app::Error;
 use crate::names::stand_in_id;
 use crate::store;

@@ -9,7 +9,7 @@ use drover_members::{Contents, Member, MemberError, ObjectId, TakenAlong, labels
 use uuid::Uuid;
 
 use super::Worker;
-use super::judge::BindingState;
+use super::binding_state::BindingState;
 use super::sharing::Needed;
 
 /// How long an object waits for others to part with what would be deleted with it, before it is left to them.

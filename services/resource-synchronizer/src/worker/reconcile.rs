@@ -16,9 +16,9 @@ use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Read
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::binding_state::{BindingState, Failure};
 use super::handover::shared_out;
 use super::hooks::{self, Moment};
-use super::judge::{BindingState, Failure};
 use super::parting::Parted;
 use super::view::Seen;
 use super::write::{Write, WriteEnd, Written};

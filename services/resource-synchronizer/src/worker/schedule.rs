@@ -10,7 +10,8 @@ use tokio::task::JoinError;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::judge::{BindingState, Failure, status};
+use super::binding_state::{BindingState, Failure};
+use super::judge::status;
 use super::write::Written;
 use super::{HINDRANCES, Outcome, RETRY, SessionEnd, WRITES, Worker};
 use crate::app::Error;

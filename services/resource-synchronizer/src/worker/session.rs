@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::binding_state::{BindingState, Failure};
 use super::hooks;
-use super::judge::{BindingState, Failure};
 use super::view::{Event, MemberView};
 use super::{BUNDLES, EVENTS, SessionEnd, Worker, watch};
 use crate::store;
@@ -162,7 +162,7 @@ impl Worker {
     /// Checks by one request whether the member answers at all.
     pub(super) async fn probe(&self, member: &Member) -> Result<(), SessionEnd> {
         let lost = |code, reason| Err(SessionEnd::Lost(Failure::new(code, reason)));
-        match timeout(drover_members::member::DEADLINE, member.client().list_core_api_versions()).await {
+        match timeout(drover_members::DEADLINE, member.client().list_core_api_versions()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => lost("unauthorized", status.message.clone()),
             Ok(Err(error)) => lost("unreachable", error.to_string()),

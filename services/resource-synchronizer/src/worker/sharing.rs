@@ -10,7 +10,7 @@ use drover_members::{Member, Object, ObjectId, Sharers};
 use uuid::Uuid;
 
 use super::Worker;
-use super::judge::{BindingState, Failure};
+use super::binding_state::{BindingState, Failure};
 use crate::app::Error;
 use crate::store;
 

@@ -14,8 +14,8 @@ use kube::Api;
 use kube::api::{ListParams, LogParams};
 use uuid::Uuid;
 
+use super::binding_state::BindingState;
 use super::hooks::{self, Hook, Moment};
-use super::judge::BindingState;
 use super::{Outcome, Worker};
 use crate::app::Error;
 use crate::store;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_members::member::DEADLINE;
+use drover_members::DEADLINE;
 use drover_members::{Member, MemberError};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::binding_state::BindingState;
 use super::expectations::AGAIN;
-use super::judge::BindingState;
 use super::view::MemberView;
 
 impl BindingState {

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drover_members::member::DEADLINE;
+use drover_members::DEADLINE;
 use drover_members::readiness::{self, has_status};
 use drover_members::{Mapping, Member, MemberError, ObjectId, Readiness, labels, serving, trimmed};
 use drover_service::backoff;

@@ -11,8 +11,8 @@ use drover_api::bindings::DesiredBinding;
 use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers};
 use uuid::Uuid;
 
+use super::binding_state::Failure;
 use super::carry;
-use super::judge::Failure;
 use crate::app::{App, Error};
 use crate::store;
 
