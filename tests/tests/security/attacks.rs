@@ -119,10 +119,10 @@ async fn manifest_of_a_tenant_writes_into_the_tenants_namespace_only() {
     system.end().await;
 }
 
-/// A chart whose schema refers to another address.
-fn chart(reference: &str) -> Vec<u8> {
+/// A chart with this schema for its value `x`, which is 1.
+fn chart(schema_of_x: &Value) -> Vec<u8> {
     let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-    let schema = json!({"properties": {"x": {"$ref": reference}}}).to_string();
+    let schema = json!({"properties": {"x": schema_of_x}}).to_string();
     for (path, text) in [
         ("c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n"),
         ("c/values.yaml", "x: 1\n"),
@@ -149,14 +149,19 @@ async fn chart_reaches_neither_network_nor_files() {
     let trap = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let group = Group::new("chart", App::new("web", 100)).in_project("chart");
     group.prepare_without_apps(&system.client).await.unwrap();
-    for reference in [format!("http://{}/schema.json", trap.local_addr().unwrap()), "file:///etc/passwd".to_owned()] {
-        let body = json!({"metadata": {"name": "web"}, "file": STANDARD.encode(chart(&reference))});
-        let refused = match system.client.upsert(&format!("{}/apps", group.composite()), "web", &body).await {
-            Ok(()) => group.approve_as_uploaded(&system.client).await.unwrap_err(),
-            Err(error) => error,
-        };
+    // A schema that allows everything: if it were read, the chart would be approved.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"{}").unwrap();
+    let approved = async |schema_of_x: Value| {
+        let body = json!({"metadata": {"name": "web"}, "file": STANDARD.encode(chart(&schema_of_x))});
+        system.client.upsert(&format!("{}/apps", group.composite()), "web", &body).await?;
+        group.approve_as_uploaded(&system.client).await
+    };
+    for reference in [format!("http://{}/schema.json", trap.local_addr().unwrap()), format!("file://{}", file.path().display())] {
+        let refused = approved(json!({"$ref": reference})).await.unwrap_err();
         assert!(drover::hub::code(&refused).is_some_and(|code| code != "internal"), "{refused:#}");
     }
+    approved(json!({"type": "integer"})).await.unwrap();
     let fetched = tokio::time::timeout(Duration::from_millis(500), trap.accept()).await;
     assert!(fetched.is_err(), "nobody asked for the schema");
     system.end().await;

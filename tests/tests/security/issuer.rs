@@ -5,10 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use drover::hub::Client as Drover;
 use drover_e2e::{API_TOKEN, System};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 struct Issuer {
     url: String,
@@ -50,6 +53,35 @@ impl Issuer {
     }
 }
 
+impl Issuer {
+    /// An ID token that a program of this user gets, with the secret of Drover. Drover never sees the code.
+    async fn id_token(&self, secret: &str, callback: &str, user: &str) -> String {
+        let verifier = "v".repeat(64);
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier));
+        let query = [
+            ("response_type", "code"),
+            ("client_id", "drover"),
+            ("redirect_uri", callback),
+            ("scope", "openid email groups"),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ];
+        let begin = Url::parse_with_params(&format!("{}/auth", self.url), query).unwrap();
+        let at = Browser::new().fill_in(begin, callback, user).await;
+        let (_, code) = at.query_pairs().find(|(name, _)| name == "code").expect("the issuer gives a code");
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", &*code),
+            ("redirect_uri", callback),
+            ("client_id", "drover"),
+            ("client_secret", secret),
+            ("code_verifier", &verifier),
+        ];
+        let tokens: Value = Client::new().post(format!("{}/token", self.url)).form(&form).send().await.unwrap().json().await.unwrap();
+        tokens["id_token"].as_str().unwrap_or_else(|| panic!("{tokens}")).to_owned()
+    }
+}
+
 /// A browser: it keeps cookies by host and port, and follows redirects by itself.
 struct Browser {
     http: Client,
@@ -80,27 +112,37 @@ impl Browser {
         answer
     }
 
-    /// Follows redirects; the last address and its answer.
-    async fn go(&mut self, method: Method, url: Url, form: Option<&[(&str, &str)]>) -> (Url, Response) {
+    /// Follows redirects until one leads to `end`; the last address and, if that was asked, its answer.
+    async fn go(&mut self, method: Method, url: Url, form: Option<&[(&str, &str)]>, end: &str) -> (Url, Option<Response>) {
         let (mut url, mut answer) = (url.clone(), self.send(method, &url, form).await);
         while answer.status().is_redirection() {
             url = url.join(answer.headers()["location"].to_str().unwrap()).unwrap();
+            if url.as_str().starts_with(end) {
+                return (url, None);
+            }
             answer = self.send(Method::GET, &url, None).await;
         }
-        (url, answer)
+        (url, Some(answer))
     }
 
-    /// Signs in as this user, on the pages of the issuer; the answer of Drover at the end.
-    async fn sign_in(&mut self, drover: &Url, user: &str) -> Response {
-        let (mut at, mut answer) = self.go(Method::GET, drover.join("login/oidc").unwrap(), None).await;
+    /// Signs in as this user, on the pages of the issuer that `begin` leads to; where the issuer sends the browser back to, below `end`.
+    async fn fill_in(&mut self, begin: Url, end: &str, user: &str) -> Url {
+        let (mut at, mut answer) = self.go(Method::GET, begin, None, end).await;
         for form in [&[("prompt", "login"), ("login", user), ("password", "any")][..], &[("prompt", "consent")][..]] {
-            assert!(at.path().starts_with("/interaction/"), "{at}: {}", answer.text().await.unwrap());
-            let page = answer.text().await.unwrap();
+            let page = answer.expect("the issuer shows a page").text().await.unwrap();
+            assert!(at.path().starts_with("/interaction/"), "{at}: {page}");
             let action = page.split("action=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(at.as_str());
-            (at, answer) = self.go(Method::POST, at.join(action).unwrap(), Some(form)).await;
+            (at, answer) = self.go(Method::POST, at.join(action).unwrap(), Some(form), end).await;
         }
-        assert_eq!(at.path(), "/login/oidc/callback", "{at}");
-        answer
+        assert!(answer.is_none(), "{at} is not {end}");
+        at
+    }
+
+    /// Signs in to Drover as this user; its answer at the end.
+    async fn sign_in(&mut self, drover: &Url, user: &str) -> Response {
+        let end = drover.join("login/oidc/callback").unwrap();
+        let back = self.fill_in(drover.join("login/oidc").unwrap(), end.as_str(), user).await;
+        self.send(Method::GET, &back, None).await
     }
 
     async fn status(&mut self, drover: &Url, path: &str) -> u16 {
@@ -166,19 +208,35 @@ async fn user_of_an_issuer_has_the_roles_of_user_and_groups() {
     assert!(answer.text().await.unwrap().contains("This browser has not begun to sign in here"), "the state is another browser's");
     assert_eq!(victim.status(&url, "v2/projects/shop").await, 401);
 
-    for token in ["eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4uc2hvcCJ9.", "not.a.token", &forge(&issuer.url)] {
-        let refused = Drover::new(url.clone(), Some(token.to_owned())).unwrap().get::<Value>("/v2/whoami").await.unwrap_err();
-        assert!(drover::hub::is_status(&refused, 401), "{token}: {refused:#}");
+    // A program may send the ID token itself.
+    let token = issuer.id_token(secret, &format!("http://{listen}/login/oidc/callback"), "ann.shop").await;
+    let asked = async |token: &str| Drover::new(url.clone(), Some(token.to_owned())).unwrap().get::<Value>("/v2/whoami").await;
+    assert_eq!(asked(&token).await.unwrap()["name"], "ann.shop@example.com");
+    for forged in forgeries(&token) {
+        let refused = asked(&forged).await.unwrap_err();
+        assert!(drover::hub::is_status(&refused, 401), "{forged}: {refused:#}");
     }
     let log: Value = system.client.get("/v2/audit?limit=1000").await.unwrap();
     assert!(!log.to_string().contains(secret) && !log.to_string().contains(API_TOKEN) && !log.to_string().contains("code="), "{log}");
     system.end().await;
 }
 
-/// A token with plausible claims, the symmetric algorithm HS256, and a signature that no key has made.
-fn forge(issuer: &str) -> String {
-    use base64::Engine;
-    let part = |value: Value| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string());
-    let claims = json!({"iss": issuer, "aud": "drover", "sub": "ann.shop", "exp": 4_000_000_000_u64, "iat": 1, "groups": ["shop"]});
-    format!("{}.{}.{}", part(json!({"alg": "HS256", "typ": "JWT"})), part(claims), part(json!("signature")))
+/// Tokens that look like this one and that the issuer has not made.
+fn forgeries(token: &str) -> Vec<String> {
+    let [head, claims, signature]: [&str; 3] = token.split('.').collect::<Vec<_>>().try_into().expect("a token has three parts");
+    let read = |part: &str| -> Value { serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap() };
+    let write = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+    let with = |part: &str, name: &str, value: Value| {
+        let mut part = read(part);
+        part[name] = value;
+        write(&part)
+    };
+    vec![
+        "not.a.token".to_owned(),
+        format!("{head}.{}.{signature}", with(claims, "sub", json!("bob.other"))),
+        format!("{head}.{}.{signature}", with(claims, "exp", json!(4_000_000_000_u64))),
+        format!("{}.{claims}.", with(head, "alg", json!("none"))),
+        format!("{}.{claims}.{signature}", with(head, "alg", json!("HS256"))),
+        format!("{}.{claims}.{signature}", with(head, "kid", json!("another"))),
+    ]
 }

@@ -66,7 +66,9 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
         ["/v2/projects", "/v2/apps", "/v2/apps?project=blog", "/v2/clusters?view=capacity", "/v2/operations", "/v2/plans", "/", "/ui/apps"]
     {
         // Asked without the typed client, because some of these are pages and no operations of the API.
-        let answer = viewer.http().get(viewer.base().join(path).unwrap()).send().await.unwrap().text().await.unwrap();
+        let answer = viewer.http().get(viewer.base().join(path).unwrap()).send().await.unwrap();
+        assert_eq!(answer.status(), if path.contains("project=blog") { 404 } else { 200 }, "{path}");
+        let answer = answer.text().await.unwrap();
         assert!(!answer.contains("unseen") && !answer.contains("blog"), "{path}: {answer}");
     }
     let capacity: Value = viewer.get("/v2/clusters?view=capacity").await.unwrap();
