@@ -222,9 +222,9 @@ async fn role_decides_what_a_token_may_do_and_where() {
     }
     assert_eq!(gateway.status_line("/v2/tokens", ADMIN).await, "HTTP/1.1 200 OK");
     for path in ["/v2/projects/shop/../../tokens", "/v2/projects/%2e%2e/tokens", "/v2/projects/shop/..%2f..%2ftokens", "/v2//tokens"] {
-        for token in [&viewer, &operator, ADMIN] {
+        for token in [&viewer, &operator] {
             let line = gateway.status_line(path, token).await;
-            assert!(line.contains(" 404 ") || line.contains(" 400 "), "{path}: {line}");
+            assert!(line.contains(" 403 ") || line.contains(" 404 "), "{path}: {line}");
         }
     }
     let file = gateway.http.get(format!("http://{}/v2/projects/shop/composite-apps/shop/v1/apps/web", gateway.running.addr));
