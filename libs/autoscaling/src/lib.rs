@@ -12,6 +12,7 @@
 //!
 //! The invariant of every policy: a value that could not be read, or is too old, is never treated as zero ([`Reading`]).
 
+mod carried;
 mod decide;
 mod limits;
 mod quantity;
@@ -25,6 +26,7 @@ pub mod offline;
 pub mod qlearning;
 pub mod threshold;
 
+pub use carried::{Carried, Samples};
 pub use decide::{decide, limit_only};
 pub use limits::{Behavior, Limits, LimitsState, Pause, PolicyType, Recommendation, ScaleEvent, ScalingPolicy, ScalingRules, SelectPolicy};
 pub use quantity::{Milli, QuantityError};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use drover_autoscaling::threshold::{MetricSpec, ThresholdSpec};
-use drover_autoscaling::{Behavior, Limits, Mode, Policy, PolicyKind, ScalingSpec};
+use drover_autoscaling::{Behavior, Carried, Limits, Mode, Policy, PolicyKind, ScalingSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{CustomResource, CustomResourceExt, Resource};
@@ -103,7 +103,15 @@ pub struct WatchedPolicy {
 /// Annotation that is changed (to any other value) when somebody replaces the Q-table, so that the agent loads the new one at once.
 pub const TABLE_CHANGED: &str = "drover.io/table-changed";
 
+/// Annotation with what the agent of another cluster remembered of the policy, in JSON, when the app was moved here.
+pub const CARRIED: &str = "drover.io/carried";
+
 impl WatchedPolicy {
+    /// What the agent of another cluster remembered when the app was moved here.
+    pub fn carried(&self) -> Option<Carried> {
+        serde_json::from_str(self.metadata.annotations.as_ref()?.get(CARRIED)?).ok()
+    }
+
     /// Whether specification and Q-table are the same; the status does not count.
     pub fn same_request(&self, other: &Self) -> bool {
         self.metadata.generation == other.metadata.generation && self.same_tables(other)

@@ -38,6 +38,10 @@ pub struct ScalingPolicyStatus {
     /// `qlearning`: the learned Q-table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableStatus>,
+    /// What the agent remembers of the policy, which goes along when the app moves to another cluster.
+    #[schemars(schema_with = "anything")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remembered: Option<Value>,
     /// What prevents scaling, and what does not.
     pub conditions: Vec<Condition>,
     /// Changes of the replicas, newest first.
@@ -166,6 +170,7 @@ impl ScalingPolicyStatus {
             let mut status = status.clone();
             status.decided_at = None;
             status.last_decision = None;
+            status.remembered = None;
             status.message = None;
             status
         };

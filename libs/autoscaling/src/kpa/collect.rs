@@ -49,6 +49,11 @@ impl Collector {
         );
     }
 
+    /// What the stable window holds: time and value of each second with a value, and of the first and the last one.
+    pub fn samples(&self) -> Vec<(Seconds, f64)> {
+        self.stable.samples()
+    }
+
     /// The averages at `now`: (stable, panic). A stable window without samples gives no value.
     pub fn read(&self, now: Seconds) -> (Reading<f64>, Reading<f64>) {
         // Both windows get the same samples; if only the panic window is empty, its value is zero.

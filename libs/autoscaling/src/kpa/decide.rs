@@ -67,6 +67,6 @@ fn excess_burst_capacity(target: f64, ready: i32, total: f64, panic: f64) -> i32
 
 /// The slot of the scale-down delay that contains a time.
 #[expect(clippy::cast_possible_truncation, reason = "seconds of any origin fit")]
-fn slot(at: f64) -> i64 {
+pub(super) fn slot(at: f64) -> i64 {
     (at / TICK).floor() as i64
 }

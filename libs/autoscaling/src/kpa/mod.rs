@@ -182,6 +182,13 @@ impl KpaState {
     pub fn new(now: Seconds, ready: i32) -> Self {
         Self { panic_since: (ready > 1).then_some(now), max_panic_pods: ready, delayed: Vec::new() }
     }
+
+    /// The same, `by` seconds later.
+    pub(crate) fn shift(&mut self, by: Seconds) {
+        self.panic_since = self.panic_since.map(|since| since + by);
+        let slots = decide::slot(by);
+        self.delayed.iter_mut().for_each(|(slot, _)| *slot += slots);
+    }
 }
 
 /// The policy's own calculation, for the record.

@@ -85,6 +85,15 @@ impl Window {
         self.last.is_none_or(|last| self.seconds(self.slot(now) - last) > self.length)
     }
 
+    /// Time and value of each bucket that is not zero, and of the first and the last one, oldest first.
+    pub fn samples(&self) -> Vec<(Seconds, f64)> {
+        let (Some(first), Some(last)) = (self.first, self.last) else { return Vec::new() };
+        let first = first.max(last - as_slot(self.buckets.len() - 1));
+        let all = (first..=last).map(|slot| (slot, self.buckets[self.index(slot)]));
+        let told = all.filter(|(slot, value)| *value != 0.0 || *slot == first || *slot == last);
+        told.map(|(slot, value)| (self.seconds(slot), round(value))).collect()
+    }
+
     /// Changes the length and keeps the newest buckets.
     pub fn resize(&mut self, length: Seconds) {
         if length == self.length {

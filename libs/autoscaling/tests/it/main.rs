@@ -1,6 +1,7 @@
 //! The policies through their public interface, configurations and JSON lines, as outside checks use them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod carried;
 mod hpa;
 mod kpa;
 mod limits;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drover_autoscaling::Reading;
 use drover_autoscaling::kpa::{Collector, KpaMetric, KpaSpec};
+use drover_autoscaling::{Carried, Reading, Samples, ScalingState};
 use tokio::sync::Notify;
 
 use crate::wire::Push;
@@ -45,6 +45,24 @@ impl Inbox {
             (None, slot) => *slot = None,
         }
         own.arrived.clone()
+    }
+
+    /// Puts samples of another cluster into the windows of a policy, unless some of this one are in them.
+    pub fn refill(&self, key: &Key, now: f64, samples: &Samples) {
+        if let Some((metric, collector)) = self.lock().get_mut(key).and_then(|own| own.kpa.as_mut())
+            && *metric == samples.metric
+            && collector.samples().is_empty()
+        {
+            let usable = samples.values.iter().filter(|(at, value)| *at <= now && value.is_finite() && *value >= 0.0);
+            usable.for_each(|(at, value)| collector.record(*at, *value));
+        }
+    }
+
+    /// What is remembered of a policy at `now`, with its windows.
+    pub fn remembered(&self, key: &Key, state: &ScalingState, now: f64) -> Carried {
+        let boxes = self.lock();
+        let windows = boxes.get(key).and_then(|own| own.kpa.as_ref()).map(|(metric, collector)| (*metric, collector));
+        Carried::of(state, now, windows)
     }
 
     /// Forgets a policy.

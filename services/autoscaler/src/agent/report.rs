@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_autoscaling::{DecisionRecord, Mode, Reason, Steps};
+use drover_autoscaling::{Carried, DecisionRecord, Mode, Reason, Steps};
 use http::{Request, header};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
@@ -21,7 +21,7 @@ use crate::status::{ConditionType, ScalingPolicyStatus, TableStatus};
 use crate::wire::Standing;
 
 /// A status without changes is written this often, to show that an agent is at work.
-const HEARTBEAT: Duration = Duration::from_secs(60);
+pub const HEARTBEAT: Duration = Duration::from_secs(60);
 /// Label of what Drover applied for a copy of an app, with the copy's id.
 const BINDING: &str = "drover.io/binding";
 /// Reason of the condition `Learning` after the threshold policy replaced the learner.
@@ -47,6 +47,11 @@ impl StatusReporter {
     pub fn had_fallen_back(&self, watched: &WatchedPolicy) -> bool {
         self.status.observed_generation == watched.metadata.generation
             && self.status.condition(ConditionType::Learning).is_some_and(|condition| condition.reason == FELL_BACK)
+    }
+
+    /// Whether an agent has decided about this policy here before.
+    pub fn has_decided(&self) -> bool {
+        self.status.decided_at.is_some()
     }
 
     /// Reports that the specification can be used.
@@ -207,12 +212,13 @@ impl StatusReporter {
         self.published.as_ref().is_none_or(|(published, _)| !published.same_story(&self.status))
     }
 
-    /// Writes the status if it changed, or has not been written for a while.
-    pub async fn publish(&mut self, watched: &WatchedPolicy) {
-        let due = self.published.as_ref().is_none_or(|(_, at)| at.elapsed() >= HEARTBEAT);
+    /// Writes the status if it changed, or has not been written for as long as `every`, together with what is remembered then.
+    pub async fn publish(&mut self, watched: &WatchedPolicy, every: Duration, remembered: impl FnOnce() -> Option<Carried>) {
+        let due = self.published.as_ref().is_none_or(|(_, at)| at.elapsed() >= every);
         if !(due || self.unpublished()) || self.context.leadership.remaining().is_none() {
             return;
         }
+        self.status.remembered = remembered().and_then(|carried| serde_json::to_value(carried).ok());
         match self.write(watched).await {
             Ok(()) => self.published = Some((self.status.clone(), Instant::now())),
             Err(trouble) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_autoscaling::qlearning::QTable;
-use drover_autoscaling::{DecisionRecord, Mode, Observation, Policy, PolicyKind, PolicyState, Reason, ScalingState, decide};
+use drover_autoscaling::{Carried, DecisionRecord, Mode, Observation, Policy, PolicyKind, PolicyState, Reason, ScalingState, decide};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use super::Context;
 use super::inbox::Key;
 use super::learner::ShadowComparison;
 use super::observe::{Observed, Observer, ObserverMemory};
-use super::report::StatusReporter;
+use super::report::{HEARTBEAT, StatusReporter};
 use super::tables::LearnedTables;
 use super::target::{CallError, Target};
 use crate::path;
@@ -46,6 +46,8 @@ pub struct Worker {
     comparison: Option<ShadowComparison>,
     fell_back: bool,
     unsaved: u32,
+    /// What the agent of another cluster remembered, until it is used.
+    carried: Option<Carried>,
 }
 
 impl Worker {
@@ -53,6 +55,7 @@ impl Worker {
     pub fn new(context: Arc<Context>, key: Key, watched: watch::Receiver<Arc<WatchedPolicy>>, status: Value) -> Self {
         let report = StatusReporter::new(context.clone(), key.clone(), status);
         let fell_back = report.had_fallen_back(&watched.borrow());
+        let carried = if report.has_decided() { None } else { watched.borrow().carried() };
         Self {
             context,
             key,
@@ -66,6 +69,7 @@ impl Worker {
             comparison: None,
             fell_back,
             unsaved: 0,
+            carried,
         }
     }
 
@@ -108,7 +112,7 @@ impl Worker {
     async fn wait(&mut self, watched: &WatchedPolicy) -> bool {
         self.context.forget(&self.key);
         loop {
-            self.report.publish(watched).await;
+            self.report.publish(watched, HEARTBEAT, || None).await;
             tokio::select! {
                 changed = self.watched.changed() => return changed.is_ok(),
                 () = tokio::time::sleep(AGAIN), if self.report.unpublished() => {}
@@ -123,6 +127,7 @@ impl Worker {
             Policy::Threshold(_) | Policy::QLearning(_) => None,
         };
         let poke = self.context.inbox.open(&self.key, kpa);
+        self.go_on(plan);
         let period = Duration::from_secs_f64(plan.spec.scaling.period());
         // The first decisions of all policies are spread over the period, so that a restart causes no burst.
         let phase = if first { period.mul_f64(phase(&self.key)) } else { Duration::ZERO };
@@ -140,6 +145,17 @@ impl Worker {
         }
     }
 
+    /// Goes on with what the agent of another cluster remembered, if the app was moved here.
+    fn go_on(&mut self, plan: &Plan) {
+        let now = self.context.clock.now();
+        let Some(carried) = self.carried.take().filter(|carried| carried.is_usable(now)).map(|carried| carried.at(now)) else { return };
+        if let Some(windows) = &carried.windows {
+            self.context.inbox.refill(&self.key, now, windows);
+        }
+        self.state = Some(carried.state(&plan.policy, &plan.limits));
+        tracing::info!(policy = ?self.key, "going on with what the agent of another cluster remembered");
+    }
+
     /// One period: observe, decide, carry out, report.
     async fn run_period(&mut self, watched: &WatchedPolicy, plan: &Plan) {
         let context = self.context.clone();
@@ -151,7 +167,13 @@ impl Worker {
                 self.report.target_lost(watched, plan, &trouble).await;
             }
         }
-        self.report.publish(watched).await;
+        // Windows of requests are short: what is remembered of them is to be no older than half of one when the app moves.
+        let every = match &plan.policy {
+            Policy::Kpa(spec) => HEARTBEAT.min(Duration::from_secs_f64(spec.stable_window / 2.0)),
+            Policy::Threshold(_) | Policy::QLearning(_) => HEARTBEAT,
+        };
+        let (inbox, key, state, now) = (&context.inbox, &self.key, &self.state, context.clock.now());
+        self.report.publish(watched, every, || Some(inbox.remembered(key, state.as_ref()?, now))).await;
     }
 
     async fn decide(&mut self, watched: &WatchedPolicy, plan: &Plan, target: &Target) {

@@ -9,6 +9,7 @@ mod faults;
 mod follow;
 mod hpa;
 mod lease;
+mod moved;
 mod off;
 mod prometheus;
 mod rights;

@@ -1,5 +1,6 @@
 //! What an autoscaler has learned goes with an app that moves: the ConfigMap with the Q-tables of a learning ScalingPolicy is copied from
-//! the member where another copy of the app runs.
+//! the member where another copy of the app runs. So is what it remembers of any ScalingPolicy (windows and earlier decisions), from the
+//! status there into an annotation here.
 //!
 //! It is written before the policy is applied, so that the agent there begins with it. Nothing that exists is written over, and a table
 //! that cannot be copied does not hold up the move: the agent then starts with the policy's own table, as for a new app.
@@ -12,7 +13,7 @@ use drover_scheduling::MemberKey;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -24,9 +25,56 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// See services/autoscaler/src/agent/tables.rs.
 const SUFFIX: &str = "-learned";
 
+/// See services/autoscaler/src/policy.rs.
+const CARRIED: &str = "drover.io/carried";
+/// What is larger than this is not carried: annotations are limited to 256 KiB together.
+const MOST: usize = 128 << 10;
+
+/// Whether Drover's agent scales by this object.
+pub fn is_policy(object: &Object) -> bool {
+    object.id.group() == "drover.io" && object.id.kind == "ScalingPolicy"
+}
+
 /// Whether this object is a policy that learns.
 pub fn is_learner(object: &Object) -> bool {
-    object.id.group() == "drover.io" && object.id.kind == "ScalingPolicy" && object.value["spec"]["policy"] == "qlearning"
+    is_policy(object) && object.value["spec"]["policy"] == "qlearning"
+}
+
+/// A policy with what the agent remembers of it where another copy of the app runs, before it is applied here. `None`: nothing is known.
+/// The digest stays that of the policy, so that the annotation is no difference to be corrected; the next change of the policy removes it.
+pub async fn remembered(app: &App, desired: &DesiredBinding, policy: &Object) -> Option<Object> {
+    let found = match timeout(PATIENCE, memory_of(app, desired, policy)).await {
+        Ok(Ok(found)) => found?,
+        Ok(Err(error)) => {
+            tracing::warn!(cluster.id = %desired.member, policy = policy.id.name, error = format!("{error:#}"), "what the autoscaler remembers was not copied");
+            return None;
+        }
+        Err(_) => {
+            tracing::warn!(cluster.id = %desired.member, policy = policy.id.name, "what the autoscaler remembers was not copied in time");
+            return None;
+        }
+    };
+    let mut carrying = policy.clone();
+    carrying.value["metadata"]["annotations"][CARRIED] = json!(found);
+    Some(carrying)
+}
+
+/// What the agent remembers of a policy, as JSON, in the first other member where it says so.
+async fn memory_of(app: &App, desired: &DesiredBinding, policy: &Object) -> anyhow::Result<Option<String>> {
+    let version = policy.id.api_version.rsplit('/').next().unwrap_or_default();
+    let gvk = GroupVersionKind::gvk(policy.id.group(), version, &policy.id.kind);
+    let kind = ApiResource::from_gvk_with_plural(&gvk, "scalingpolicies");
+    for other in store::bindings::other_members(&app.store, desired).await? {
+        let Some(client) = app.clients.cached(&other, 0).await else { continue };
+        let there: Api<DynamicObject> = Api::namespaced_with(client, &policy.id.namespace, &kind);
+        let Some(found) = there.get_opt(&policy.id.name).await? else { continue };
+        let memory = &found.data["status"]["remembered"];
+        let text = memory.to_string();
+        if memory.is_object() && text.len() <= MOST {
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
 }
 
 /// Copies what a policy has learned elsewhere, before it is applied here. Returns whether it did.

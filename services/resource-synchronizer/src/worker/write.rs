@@ -148,6 +148,11 @@ impl Write {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let carried =
                 uid.is_none() && carry::is_learner(object) && carry::learned(&self.app, &self.member, &self.desired, object).await;
+            let carrying = match uid.is_none() && carry::is_policy(object) {
+                true => carry::remembered(&self.app, &self.desired, object).await,
+                false => None,
+            };
+            let object = carrying.as_ref().unwrap_or(object);
             let answer = match checked {
                 true => self.member.apply_checked(object).await,
                 false => {

@@ -3,14 +3,14 @@
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_scheduling::MemberKey;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::support::{MEMBER, Stack, absent, binding, deployment};
 
 const OTHER: &str = "onprem+other";
 
-fn definition() -> Value {
+pub fn definition() -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "scalingpolicies.drover.io"},
         "spec": {"group": "drover.io", "scope": "Namespaced",
             "names": {"kind": "ScalingPolicy", "plural": "scalingpolicies", "singular": "scalingpolicy"},
@@ -21,6 +21,11 @@ fn definition() -> Value {
 fn policy(name: &str, kind: &str) -> Value {
     json!({"apiVersion": "drover.io/v1alpha1", "kind": "ScalingPolicy", "metadata": {"name": name},
         "spec": {"policy": kind, "target": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 4}})
+}
+
+pub fn policies(stack: &Stack, member: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("drover.io", "v1alpha1", "ScalingPolicy"), "scalingpolicies");
+    Api::namespaced_with(stack.sim.client(member), "default", &kind)
 }
 
 #[tokio::test]
@@ -44,6 +49,9 @@ async fn learned_tables_are_copied_before_the_policy_and_end_with_it() {
     maps(MEMBER).create(&PostParams::default(), &learned("web-learned", "from here")).await.unwrap();
     maps(MEMBER).create(&PostParams::default(), &learned("plain-learned", "of no learner")).await.unwrap();
 
+    let status = Patch::Merge(json!({"status": {"remembered": {"at": 7}}}));
+    policies(&stack, MEMBER).patch_status("plain", &PatchParams::default(), &status).await.unwrap();
+
     let there = DesiredBinding { member: MemberKey(OTHER.into()), id: uuid::Uuid::new_v4(), ..here.clone() };
     stack.desire(&there).await;
     stack.reaches(&there, Phase::Ready).await;
@@ -52,6 +60,12 @@ async fn learned_tables_are_copied_before_the_policy_and_end_with_it() {
     let owner = &copied.metadata.owner_references.as_ref().unwrap()[0];
     assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("ScalingPolicy", "web"));
     assert!(maps(OTHER).get_opt("plain-learned").await.unwrap().is_none(), "only what learners learned");
+
+    // What the agent here remembers of a policy is in its annotation there, and gone with its next change.
+    let carried = async |name: &str| {
+        policies(&stack, OTHER).get(name).await.unwrap().metadata.annotations.unwrap_or_default().remove("drover.io/carried")
+    };
+    assert_eq!((carried("plain").await.as_deref(), carried("web").await), (Some(r#"{"at":7}"#), None));
 
     // What was learned there since is not written over when the copy moves back.
     let mut newer = copied.clone();
