@@ -12,6 +12,7 @@ mod image;
 mod lab;
 mod later;
 mod leaving;
+mod measure;
 mod memguard;
 mod movable;
 mod page;

@@ -22,6 +22,14 @@ use crate::output;
 pub struct PolicyArgs {
     /// Name of the ScalingPolicy.
     pub name: String,
+    /// Its cluster.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// A namespace of a cluster.
+#[derive(Args, Clone, Debug)]
+pub struct PlaceArgs {
     /// Its namespace.
     #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
     pub namespace: String,
@@ -62,8 +70,8 @@ pub enum TableCommand {
     },
 }
 
-impl PolicyArgs {
-    async fn client(&self) -> Result<Client> {
+impl PlaceArgs {
+    pub(super) async fn client(&self) -> Result<Client> {
         let file = match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?,
             None => Kubeconfig::read().context("no kubeconfig; give --kubeconfig")?,
@@ -72,18 +80,27 @@ impl PolicyArgs {
         let config = kube::Config::from_custom_kubeconfig(file, &options).await.context("the kubeconfig cannot be used")?;
         Ok(Client::try_from(config)?)
     }
+}
+
+impl PolicyArgs {
+    async fn client(&self) -> Result<Client> {
+        self.place.client().await
+    }
 
     async fn policy(&self, client: &Client) -> Result<ScalingPolicy> {
-        let api: Api<ScalingPolicy> = Api::namespaced(client.clone(), &self.namespace);
+        let api: Api<ScalingPolicy> = Api::namespaced(client.clone(), &self.place.namespace);
         let policy = api.get_opt(&self.name).await.context("the ScalingPolicy cannot be read; is deploy/autoscaler/crd.yaml applied?")?;
-        policy.with_context(|| format!("no ScalingPolicy {} in {}; `kubectl get scalingpolicies -A` lists them", self.name, self.namespace))
+        policy.with_context(|| {
+            format!("no ScalingPolicy {} in {}; `kubectl get scalingpolicies -A` lists them", self.name, self.place.namespace)
+        })
     }
 
     async fn learned(&self, client: &Client) -> Result<(Api<ConfigMap>, ConfigMap)> {
-        let api: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), &self.place.namespace);
         let name = tables::name(&self.name);
         let map = api.get_opt(&name).await.with_context(|| format!("ConfigMap {name} cannot be read"))?;
-        let map = map.with_context(|| format!("no ConfigMap {name} in {}: this policy has not learned anything yet", self.namespace))?;
+        let map =
+            map.with_context(|| format!("no ConfigMap {name} in {}: this policy has not learned anything yet", self.place.namespace))?;
         Ok((api, map))
     }
 }
@@ -131,7 +148,7 @@ pub async fn table(command: TableCommand, format: Format) -> Result<()> {
                 other => other.context("the ConfigMap cannot be written")?,
             };
             let note = json!({"metadata": {"annotations": {TABLE_CHANGED: version.to_string()}}});
-            let policies: Api<ScalingPolicy> = Api::namespaced(client, &policy.namespace);
+            let policies: Api<ScalingPolicy> = Api::namespaced(client, &policy.place.namespace);
             policies
                 .patch(&policy.name, &PatchParams::default(), &Patch::Merge(&note))
                 .await

@@ -3,6 +3,8 @@
 mod cluster;
 mod decide;
 mod file;
+mod measure;
+mod ramp;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -10,6 +12,7 @@ use clap::Subcommand;
 pub use cluster::{PolicyArgs, TableCommand};
 pub use decide::DecideArgs;
 pub use file::{read, read_table};
+pub use measure::MeasureArgs;
 
 use crate::globals::Format;
 use crate::lab::LabArgs;
@@ -23,6 +26,8 @@ pub enum AutoscaleCommand {
     Simulate(LabArgs),
     /// Train a Q-table in the queueing simulator.
     Train(LabArgs),
+    /// Measure a Deployment by a load: how many requests its pods serve and how long one takes to start, as the simulator reads it.
+    Measure(Box<MeasureArgs>),
     /// Show what a cluster's agent decided last for a ScalingPolicy and why; -o wide shows all inputs.
     Explain(PolicyArgs),
     /// Export, list and roll back the Q-tables that a policy learned.
@@ -49,6 +54,7 @@ pub async fn run(command: AutoscaleCommand, format: Format) -> Result<()> {
     match command {
         AutoscaleCommand::Decide(args) => decide::run(&args),
         AutoscaleCommand::Simulate(_) | AutoscaleCommand::Train(_) => Ok(()), // run by drover-lab
+        AutoscaleCommand::Measure(args) => measure::run(&args, format).await,
         AutoscaleCommand::Explain(args) => cluster::explain(&args, format).await,
         AutoscaleCommand::Table(command) => cluster::table(command, format).await,
     }

@@ -1,0 +1,82 @@
+//! Finds the highest rate of requests that an app serves: rates grow until one is too high, then the gap is halved. Pure.
+
+/// A rate is found when the next one that is known to be too high is not more than this much higher.
+const CLOSE: f64 = 1.1;
+/// Growth from one rate to the next while none was too high.
+const GROWTH: f64 = 1.5;
+/// Rates below this are not tried.
+const LOWEST: f64 = 0.5;
+
+/// What is known so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Ramp {
+    served: Option<f64>,
+    too_high: Option<f64>,
+    start: f64,
+    highest: f64,
+}
+
+impl Ramp {
+    /// Begins at `start` and tries no rate above `highest`.
+    pub fn new(start: f64, highest: f64) -> Self {
+        Self { served: None, too_high: None, start: start.min(highest), highest }
+    }
+
+    /// The rate to try next; none if the highest one is known.
+    pub fn next(&self) -> Option<f64> {
+        match (self.served, self.too_high) {
+            (None, None) => Some(self.start),
+            (Some(served), None) => (served < self.highest).then(|| (served * GROWTH).min(self.highest)),
+            (None, Some(too_high)) => Some(too_high / 2.0).filter(|rate| *rate >= LOWEST),
+            (Some(served), Some(too_high)) => (too_high / served > CLOSE).then(|| (served * too_high).sqrt()),
+        }
+    }
+
+    /// Takes in whether a rate was served.
+    pub fn tried(&mut self, rate: f64, served: bool) {
+        if served {
+            self.served = Some(self.served.map_or(rate, |before| before.max(rate)));
+        } else {
+            self.too_high = Some(self.too_high.map_or(rate, |before| before.min(rate)));
+        }
+        // Measurements contradict each other now and then: the later one counts.
+        if let (Some(low), Some(high)) = (self.served, self.too_high)
+            && low >= high
+        {
+            if served { self.too_high = None } else { self.served = None }
+        }
+    }
+
+    /// The highest rate that was served.
+    pub fn found(&self) -> Option<f64> {
+        self.served
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(capacity: f64, start: f64, highest: f64) -> (Option<f64>, usize) {
+        let mut ramp = Ramp::new(start, highest);
+        let mut tries = 0;
+        while let Some(rate) = ramp.next() {
+            assert!(rate <= highest && tries < 50, "{ramp:?}");
+            ramp.tried(rate, rate <= capacity);
+            tries += 1;
+        }
+        (ramp.found(), tries)
+    }
+
+    #[test]
+    fn highest_rate_is_found_within_a_tenth() {
+        for capacity in [0.6, 3.0, 20.0, 170.0, 999.0] {
+            let (found, tries) = find(capacity, 10.0, 1_000.0);
+            let found = found.unwrap();
+            assert!(found <= capacity && found * CLOSE >= capacity, "{found} instead of {capacity}");
+            assert!(tries <= 20, "{tries}");
+        }
+        assert_eq!(find(5_000.0, 10.0, 100.0).0, Some(100.0));
+        assert_eq!(find(0.0, 10.0, 100.0).0, None, "an app that serves nothing");
+    }
+}
