@@ -39,6 +39,23 @@ pub struct AppView {
     pub refused: Vec<AppRefusal>,
 }
 
+/// The share that an autoscaler in one cluster has of bounds that count for all clusters of an app together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyBounds {
+    /// `ScalingPolicy` or `HorizontalPodAutoscaler`
+    pub kind: String,
+    /// `namespace/name`
+    pub policy: String,
+    /// Lower bound; absent if it has no share yet and adds no pods, because another cluster has not confirmed that it has given up room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<u32>,
+    /// Upper bound; absent like `min`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// Whether the cluster has this share. Until then it may be acting upon an earlier one.
+    pub confirmed: bool,
+}
+
 /// A member at which a new copy of an app did not become ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppRefusal {
@@ -67,6 +84,9 @@ pub struct AppBinding {
     /// Why its claim does not cover all pods that were started by scaling it: they do not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unclaimed: Option<String>,
+    /// Its share of bounds that count for all clusters of the app together, by autoscaler.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<PolicyBounds>,
     /// StatefulSets with volume claims, which stay with their data when the app is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keeping: Vec<String>,

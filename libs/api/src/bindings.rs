@@ -226,6 +226,29 @@ pub struct BindingStatus {
     /// The run of the chart's tests that was asked for last, without what the tests have printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tested: Option<TestRun>,
+    /// Version of the [`BoundsOrder`] that its autoscalers have in the member; absent while they do not have the one that was given last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<i64>,
+}
+
+/// An order to keep autoscalers of a binding inside these bounds: its share of bounds that count for all members of the app together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BoundsOrder {
+    /// Grows with each change. An order with a lower version than the last one is refused.
+    pub version: i64,
+    /// By autoscaler. One with bounds over all members that is not among them adds no pods.
+    pub shares: Vec<PolicyShare>,
+}
+
+/// The bounds of one autoscaler in one member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyShare {
+    /// `ScalingPolicy` or `HorizontalPodAutoscaler`
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    pub min: u32,
+    pub max: u32,
 }
 
 /// An order to run the tests of a chart.

@@ -24,6 +24,7 @@ mod state;
 pub mod kpa;
 pub mod offline;
 pub mod qlearning;
+pub mod shares;
 pub mod threshold;
 
 pub use carried::{Carried, Samples};

@@ -24,6 +24,10 @@ pub const HOOK: &str = "drover.io/hook";
 /// Annotation of a workload: who sets `spec.replicas`. With [`FIELD_MANAGER`] Drover always writes the number of the manifest, with any
 /// other value never. Without the annotation Drover writes the number until another field manager has changed it.
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";
+/// Annotation of a ScalingPolicy or HorizontalPodAutoscaler: with `all-clusters` its bounds count for all members of the app together.
+pub const BOUNDS: &str = "drover.io/bounds";
+/// Annotation beside [`BOUNDS`]: what all pods of the workload may request together, as `cpu=8,memory=16Gi`.
+pub const BUDGET: &str = "drover.io/budget";
 /// Annotation of a workload: with `true` its app must not run twice, so that a move stops the old copy before it starts the new one.
 pub const AT_MOST_ONCE: &str = "drover.io/at-most-once";
 /// Annotation of a volume claim template of a StatefulSet: with `true`, and the access mode ReadWriteMany, a pod may start in another cluster

@@ -10,6 +10,7 @@
 
 mod acting;
 pub mod amounts;
+pub mod bounds;
 pub mod clients;
 mod error;
 mod exact;

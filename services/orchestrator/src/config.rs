@@ -35,6 +35,9 @@ pub struct Config {
     /// Seconds to wait for old objects to be gone before the objects on an unreachable member are left for later
     #[arg(long, env = "DROVER_GONE_SECONDS", default_value_t = 60)]
     pub gone_seconds: u64,
+    /// Seconds that an app must lack pods in a cluster before bounds over all clusters are divided anew; they then stay four times as long
+    #[arg(long, env = "DROVER_BOUNDS_SECONDS", default_value_t = 30)]
+    pub bounds_seconds: u32,
     /// Base URL of the Prometheus that is queried for call graphs; without it only spans and declarations count
     #[arg(long = "prometheus-url", env = "DROVER_PROMETHEUS_URL")]
     pub prometheus: Option<Url>,
@@ -64,6 +67,7 @@ impl Default for Config {
             unschedulable_seconds: 10,
             unreachable_seconds: 20,
             gone_seconds: 60,
+            bounds_seconds: 30,
             prometheus: None,
             controller_origins: Vec::new(),
             seal: SealSettings::default(),

@@ -152,6 +152,8 @@ async fn parts(
         agent_reports: app::agents::Reports::default(),
         unclaimed: app::claims::Unclaimed::default(),
         growth: app::growth::GrowthAttempts::default(),
+        dividing: app::bounds::Dividing::default(),
+        bounds_patience: f64::from(config.bounds_seconds),
     })
 }
 

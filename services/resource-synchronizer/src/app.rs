@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase, TestOrder, TestRun};
+use drover_api::bindings::{BindingStatus, BoundsOrder, Bundle, DesiredBinding, DesiredState, Phase, TestOrder, TestRun};
 use drover_api::members::MemberCredential;
 use drover_api::traffic::CopyEndpoints;
 use drover_members::objects::{BundleError, flatten};
@@ -229,6 +229,20 @@ impl App {
         Ok(())
     }
 
+    /// Stores the bounds of a binding's autoscalers, and wakes the worker of its member if they are new.
+    pub async fn put_bounds(&self, id: Uuid, order: &BoundsOrder) -> Result<(), Error> {
+        let row = store::bindings::get(&self.store, id).await?.ok_or(Error::UnknownBinding)?;
+        if row.bounds.is_some_and(|bounds| bounds.version > order.version) {
+            return Err(Error::StaleFence);
+        }
+        if store::bindings::set_bounds(&self.store, id, order).await?
+            && let Some(dirty) = self.workers().get(&row.desired.member)
+        {
+            dirty.add(id);
+        }
+        Ok(())
+    }
+
     /// The run of tests that was asked for last.
     pub async fn test_run(&self, id: Uuid) -> Result<TestRun, Error> {
         let row = store::bindings::get(&self.store, id).await?.ok_or(Error::UnknownBinding)?;
@@ -368,5 +382,6 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         released: vec![],
         serving_after: 0,
         tested: None,
+        bounds: None,
     }
 }

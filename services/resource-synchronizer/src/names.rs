@@ -191,7 +191,7 @@ mod tests {
             delete_volumes: false,
             names: true,
         };
-        Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None, stand_in: false }
+        Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None, stand_in: false, bounds: None }
     }
 
     /// The rows after these changes.

@@ -23,6 +23,7 @@ pub(crate) fn routes(
         .routes(routes!(bundles::put))
         .routes(routes!(bindings::put, bindings::get, bindings::delete))
         .routes(routes!(bindings::put_test, bindings::test))
+        .routes(routes!(bindings::put_bounds))
         .routes(routes!(bindings::preflight))
         .routes(routes!(bindings::volumes))
         .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))

@@ -69,6 +69,7 @@ mod tests {
                 served: None,
                 test: None,
                 stand_in: false,
+                bounds: None,
             }
         };
         let shared = Shared::default();

@@ -50,6 +50,7 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
                 "follow-traffic-1",
                 "agents",
                 "claims",
+                "bounds",
             ],
             OnFailure::Restart,
         ),

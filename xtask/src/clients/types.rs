@@ -9,8 +9,8 @@ use anyhow::bail;
 pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
         "AgentOrders" => "agents",
-        "BindingStatus" | "Bundle" | "DesiredBinding" | "Preflight" | "PreflightAnswer" | "TestOrder" | "TestRun" | "VolumeAnswer"
-        | "VolumeQuestion" => "bindings",
+        "BindingStatus" | "BoundsOrder" | "Bundle" | "DesiredBinding" | "Preflight" | "PreflightAnswer" | "TestOrder" | "TestRun"
+        | "VolumeAnswer" | "VolumeQuestion" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
         "ClaimHeads" | "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
         "CordonOrder" | "MemberCredential" | "UserKubeconfig" | "UserOrder" | "UserState" => "members",

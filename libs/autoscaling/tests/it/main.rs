@@ -10,6 +10,7 @@ mod properties;
 mod qlearning;
 #[cfg(feature = "schema")]
 mod schemas;
+mod shares;
 mod zero;
 
 use drover_autoscaling::offline::{Config, Decider, LineDecision};

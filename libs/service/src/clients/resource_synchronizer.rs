@@ -153,6 +153,38 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Stores the share that the binding's autoscalers have of bounds over all members of its app. A lower version is refused\n\nSends a `PUT` request to `/internal/bindings/{id}/bounds`\n\n"]
+    pub async fn binding_bounds_put<'a>(
+        &'a self,
+        id: &'a ::uuid::Uuid,
+        body: &'a drover_api::bindings::BoundsOrder,
+    ) -> Result<ResponseValue<drover_api::bindings::BoundsOrder>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/bindings/{}/bounds", self.baseurl, encode_path(&id.to_string()),);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .put(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "binding_bounds_put" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "The run of tests that was asked for last, with what the tests have printed\n\nSends a `GET` request to `/internal/bindings/{id}/test`\n\n"]
     pub async fn binding_test_get<'a>(
         &'a self,

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use drover_api::agents::AgentView;
-use drover_api::apps::{AppList, AppRefusal, AppView};
+use drover_api::apps::{AppList, AppRefusal, AppView, PolicyBounds};
 use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
 use drover_api::plans::PlanDocument;
@@ -76,7 +76,7 @@ async fn app_of(session: &Session, of: &Explanation) -> Result<Option<AppView>> 
 /// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
 async fn running(session: &Session, item: &AppView) -> String {
     let agents = agents::all(&session.client).await.unwrap_or_default();
-    scaled(item) + &reported(item, &agents) + &refusals(item)
+    scaled(item) + &bounds(item) + &reported(item, &agents) + &refusals(item)
 }
 
 /// A node whose memory would be exhausted within this many seconds is mentioned.
@@ -122,6 +122,24 @@ fn scaled(item: &AppView) -> String {
         text.push_str("(the annotation drover.io/replicas-owner: drover of the workload makes Drover set the number of the manifest)\n");
     }
     text
+}
+
+/// The shares of bounds that count for all clusters together.
+fn bounds(item: &AppView) -> String {
+    let shares = item.bindings.iter().flat_map(|binding| binding.bounds.iter().map(move |share| (&binding.member, share)));
+    let line = |(member, share): (&_, &PolicyBounds)| {
+        let policy = format!("{} {}", share.kind, share.policy);
+        match share.min.zip(share.max) {
+            Some((min, max)) => {
+                let late = if share.confirmed { "" } else { "; the cluster has not confirmed this yet" };
+                format!("{policy} on {member} may have {min} to {max} pods, its share of the bounds over all clusters{late}\n")
+            }
+            None => {
+                format!("{policy} on {member} adds no pods until other clusters have given up room within the bounds over all clusters\n")
+            }
+        }
+    };
+    shares.map(line).collect()
 }
 
 /// The clusters that plans leave out, because a new copy of the app did not become ready there.

@@ -281,6 +281,7 @@ mod tests {
             reason: None,
             scaled: vec![],
             unclaimed: None,
+            bounds: vec![],
             keeping: Vec::new(),
         };
         AppView {

@@ -46,7 +46,8 @@ impl Reports {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all.collect();
     }
 
-    fn of(&self, agent: &str, member: &MemberKey) -> Option<AgentReport> {
+    /// What an agent reported last in a cluster.
+    pub(super) fn of(&self, agent: &str, member: &MemberKey) -> Option<AgentReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(agent.to_owned(), member.clone())).cloned()
     }
 }

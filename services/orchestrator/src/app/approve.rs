@@ -149,6 +149,7 @@ impl App {
         for source in sources {
             let objects = scaled_to_zero(&source, render::render(self.renderer.as_ref(), &source).await?, autoscaler.as_deref())?;
             let objects = actions.carried_out(&source.app, objects)?;
+            bounds_are_clear(&source.app, &objects.objects)?;
             rendered.push(AppObjects { app: source.app, namespace: source.namespace, rendered: objects });
         }
         let answers = self.controllers.act(&named, &group, &members, &mut rendered, dry).await?;
@@ -209,6 +210,12 @@ fn scaled_to_zero(source: &AppSource, rendered: Rendered, image: Option<&str>) -
     });
     let refused = |reason| Error::Render(RenderError::Manifest { app: source.app.clone(), reason });
     image.and_then(|image| zero::expand(rendered.objects, image)).and_then(Rendered::of).map_err(refused)
+}
+
+/// Whether bounds over all members can be read.
+fn bounds_are_clear(app: &str, objects: &[Value]) -> Result<(), Error> {
+    let refused = |reason| Error::Render(RenderError::Manifest { app: app.to_owned(), reason });
+    drover_members::bounds::of(objects).map(drop).map_err(refused)
 }
 
 /// What is to be rendered, by app.

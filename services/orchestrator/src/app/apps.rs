@@ -8,10 +8,10 @@ use drover_api::scheduling::MemberKey;
 use drover_workflow::Workflow;
 use uuid::Uuid;
 
-use super::{App, Error};
+use super::{App, Error, bounds};
 use crate::store::binding::Role;
 use crate::store::overview::{self, BindingRow};
-use crate::store::refused_destination;
+use crate::store::{bounds as told, refused_destination};
 use crate::workflows::readiness::describe;
 use crate::workflows::{Grow, Instantiate, Relocate, Terminate, Test, Update};
 
@@ -30,11 +30,13 @@ impl App {
         for (dig, app) in overview::apps(&mut tx, &ids).await? {
             apps.entry(dig).or_default().push(app);
         }
+        let told = told::of_digs(&mut tx, &ids).await?;
         let mut copies: HashMap<(Uuid, String), Vec<AppBinding>> = HashMap::new();
         for copy in overview::copies(&mut tx, &ids).await? {
             let status = self.environment.statuses.get(copy.id);
             let (of, unclaimed) = ((copy.dig_id, copy.app.clone()), self.unclaimed.of(copy.id));
-            copies.entry(of).or_default().push(AppBinding { unclaimed, ..binding(copy, status.as_deref()) });
+            let bounds = told.get(&copy.id).map(bounds::shown).unwrap_or_default();
+            copies.entry(of).or_default().push(AppBinding { unclaimed, bounds, ..binding(copy, status.as_deref()) });
         }
         let mut refused: HashMap<(Uuid, String), Vec<AppRefusal>> = HashMap::new();
         for one in refused_destination::recent(&mut tx).await? {
@@ -101,7 +103,7 @@ fn binding(copy: BindingRow, status: Option<&BindingStatus>) -> AppBinding {
     let scaled = status.map(|status| status.scaled.clone()).unwrap_or_default();
     let since = Some(copy.created_at.to_string());
     let (member, keeping) = (MemberKey(copy.member), copy.keeping);
-    AppBinding { binding: copy.id, member, since, phase, reason, scaled, unclaimed: None, keeping }
+    AppBinding { binding: copy.id, member, since, phase, reason, scaled, unclaimed: None, bounds: Vec::new(), keeping }
 }
 
 /// The phase to show for a copy: the synchronizer's, unless that is older than the copy's role.
@@ -140,6 +142,7 @@ mod tests {
             released: vec![],
             serving_after: 0,
             tested: None,
+            bounds: None,
         }
     }
 

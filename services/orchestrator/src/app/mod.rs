@@ -5,6 +5,7 @@ pub mod agents;
 pub mod approve;
 mod apps;
 pub mod basis;
+pub mod bounds;
 pub mod callers;
 mod calls;
 pub mod claims;
@@ -79,6 +80,10 @@ pub struct Parts {
     pub unclaimed: claims::Unclaimed,
     /// When room was made for those.
     pub growth: growth::GrowthAttempts,
+    /// How bounds over all members are being divided.
+    pub dividing: bounds::Dividing,
+    /// Seconds that a copy must lack pods before such bounds follow demand.
+    pub bounds_patience: f64,
 }
 
 impl App {

@@ -35,6 +35,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             released: vec![],
             serving_after: 0,
             tested: None,
+            bounds: None,
         })
     });
     AppCopy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }

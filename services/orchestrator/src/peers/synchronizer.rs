@@ -1,7 +1,9 @@
 //! Client of resource-synchronizer: desired state of the members. Their actual state comes by feed (`tasks::follow`).
 
 use async_trait::async_trait;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{
+    BoundsOrder, Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
+};
 use drover_service::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
@@ -22,6 +24,8 @@ pub trait Synchronizer: Send + Sync {
     async fn volumes(&self, asked: &VolumeQuestion) -> Result<VolumeAnswer, PeerError>;
     /// Asks for a run of the tests of a binding's chart. Repeating it has no effect.
     async fn put_test(&self, binding: Uuid, order: TestOrder) -> Result<(), PeerError>;
+    /// Sets the share that a binding's autoscalers have of bounds over all members. Repeating it has no effect.
+    async fn put_bounds(&self, binding: Uuid, order: &BoundsOrder) -> Result<(), PeerError>;
     /// The run of tests that was asked for last, with what they have printed.
     async fn test(&self, binding: Uuid) -> Result<Option<TestRun>, PeerError>;
 }
@@ -45,6 +49,9 @@ impl Synchronizer for Client {
     }
     async fn put_test(&self, binding: Uuid, order: TestOrder) -> Result<(), PeerError> {
         self.binding_test_put(&binding, &order).await.answer(self).map(drop)
+    }
+    async fn put_bounds(&self, binding: Uuid, order: &BoundsOrder) -> Result<(), PeerError> {
+        self.binding_bounds_put(&binding, order).await.answer(self).map(drop)
     }
     async fn test(&self, binding: Uuid) -> Result<Option<TestRun>, PeerError> {
         self.binding_test_get(&binding).await.found(self)

@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod binding;
+pub mod bounds;
 pub mod bundle;
 pub mod call_edge;
 pub mod cloud_action;

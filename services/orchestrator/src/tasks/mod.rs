@@ -2,6 +2,7 @@
 
 pub mod agents;
 mod batch;
+mod bounds;
 pub mod claims;
 pub mod clouds;
 mod every;
@@ -54,6 +55,8 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
     common.spawn("agents", OnFailure::Restart, move |task| agents::run(of.clone(), task));
     let of = app.clone();
     common.spawn("claims", OnFailure::Restart, move |task| claims::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("bounds", OnFailure::Restart, move |task| bounds::run(of.clone(), task));
     let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));
     common.spawn("wake-steps", OnFailure::Restart, move |task| wake::run(engine.clone(), woken.clone(), task));
 }

@@ -167,6 +167,7 @@ mod tests {
             released: vec![],
             serving_after: 0,
             tested: None,
+            bounds: None,
         }
     }
 

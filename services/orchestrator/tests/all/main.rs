@@ -3,6 +3,7 @@
 
 mod agents;
 mod base;
+mod bounds;
 mod claims;
 mod clouds;
 mod contention;

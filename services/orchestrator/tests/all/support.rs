@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::agents::AgentOrders;
-use drover_api::bindings::{Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{
+    BoundsOrder, Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
+};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
@@ -103,6 +105,9 @@ impl Synchronizer for NoPeers {
         no_peer()
     }
     async fn put_test(&self, _: Uuid, _: TestOrder) -> Result<(), PeerError> {
+        no_peer()
+    }
+    async fn put_bounds(&self, _: Uuid, _: &BoundsOrder) -> Result<(), PeerError> {
         no_peer()
     }
     async fn test(&self, _: Uuid) -> Result<Option<TestRun>, PeerError> {
@@ -209,6 +214,7 @@ impl Stack {
             unschedulable_seconds: 1,
             unreachable_seconds: 1,
             gone_seconds: 5,
+            bounds_seconds: 1,
             seal: SealSettings { seal_key: Some(seal_key()), ..SealSettings::default() },
             controller_origins: controllers.iter().map(|origin| origin.parse().unwrap()).collect(),
             ..Config::default()

@@ -1,7 +1,9 @@
 //! Bindings: desired state and status.
 
 use axum::extract::State;
-use drover_api::bindings::{BindingStatus, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
+use drover_api::bindings::{
+    BindingStatus, BoundsOrder, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
+};
 use drover_service::{Json, Path, Problem};
 use serde_json::Value;
 use uuid::Uuid;
@@ -47,6 +49,18 @@ pub async fn volumes(State(app): State<App>, Json(asked): Json<VolumeQuestion>) 
     params(("id" = Uuid, Path)), request_body = TestOrder, responses((status = 200, description = "Stored", body = TestOrder)))]
 pub async fn put_test(State(app): State<App>, Path(id): Path<Uuid>, Json(order): Json<TestOrder>) -> Result<Json<TestOrder>, Problem> {
     app.put_test(id, order).await?;
+    Ok(Json(order))
+}
+
+/// Stores the share that the binding's autoscalers have of bounds over all members of its app. A lower version is refused.
+#[utoipa::path(put, path = "/internal/bindings/{id}/bounds", operation_id = "binding_bounds_put", tag = "peer",
+    params(("id" = Uuid, Path)), request_body = BoundsOrder, responses((status = 200, description = "Stored", body = BoundsOrder)))]
+pub async fn put_bounds(
+    State(app): State<App>,
+    Path(id): Path<Uuid>,
+    Json(order): Json<BoundsOrder>,
+) -> Result<Json<BoundsOrder>, Problem> {
+    app.put_bounds(id, &order).await?;
     Ok(Json(order))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drover_api::bindings::{DesiredBinding, DesiredState, Share};
+use drover_api::bindings::{BoundsOrder, DesiredBinding, DesiredState, Share};
 use drover_api::grants::Grants;
 use drover_scheduling::{DigRef, MemberKey};
 use drover_store::{Store, StoreResult};
@@ -28,6 +28,8 @@ pub struct Row {
     pub test: Option<Uuid>,
     /// It has only the names of an app that runs elsewhere ([`crate::names`]).
     pub stand_in: bool,
+    /// Its share of bounds that count for all members of its app, if it was told one.
+    pub bounds: Option<Arc<BoundsOrder>>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -52,6 +54,7 @@ pub(super) struct Raw {
     delete_volumes: bool,
     names: bool,
     stand_in: bool,
+    bounds: Option<Json<Arc<BoundsOrder>>>,
 }
 
 impl From<Raw> for Row {
@@ -77,6 +80,7 @@ impl From<Raw> for Row {
             delete_volumes,
             names,
             stand_in,
+            bounds,
             ..
         } = raw;
         let hooks = hooks.map(|Json(progress)| Box::new(progress));
@@ -106,6 +110,7 @@ impl From<Raw> for Row {
             served: served.map(Into::into),
             test,
             stand_in,
+            bounds: bounds.map(|Json(bounds)| bounds),
         }
     }
 }
@@ -122,7 +127,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
              served = case when $7 then binding.served end,
              test = case when $7 and binding.digest = excluded.digest then binding.test end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -146,7 +151,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where id = $1",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds from binding where id = $1",
     )
     .bind(id)
     .fetch_optional(store.pool())
@@ -157,7 +162,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -168,7 +173,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in from binding order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds from binding order by id",
     )
     .fetch_all(store.pool())
     .await?;
@@ -209,6 +214,18 @@ pub async fn set_test(store: &Store, id: Uuid, run: Option<Uuid>, fence: i64) ->
         .bind(fence)
         .execute(store.pool())
         .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Stores the share of a binding, unless there is a later one. Returns whether it was stored.
+pub async fn set_bounds(store: &Store, id: Uuid, order: &BoundsOrder) -> StoreResult<bool> {
+    let done =
+        sqlx::query("update binding set bounds = $2 where id = $1 and present and (bounds is null or (bounds ->> 'version')::bigint < $3)")
+            .bind(id)
+            .bind(Json(order))
+            .bind(order.version)
+            .execute(store.pool())
+            .await?;
     Ok(done.rows_affected() > 0)
 }
 

@@ -181,6 +181,13 @@ impl BindingState {
         ids.dedup();
         ids
     }
+    /// Version of the bounds that its autoscalers have in the member; none while they do not have those that were ordered last.
+    pub fn bounds_in_place(&self, view: &MemberView) -> Option<i64> {
+        let order = self.row.bounds.as_ref().filter(|_| self.present())?;
+        let scales = |id: &ObjectId| matches!(id.kind.as_str(), "ScalingPolicy" | "HorizontalPodAutoscaler");
+        let mut scalers = self.wanted.as_ref()?.iter().filter(|(id, _)| scales(id));
+        scalers.all(|(id, digest)| in_place(self.id(), id, digest, view).is_some()).then_some(order.version)
+    }
     /// Whether all desired objects are ready, and have been for as long as the app asks.
     pub fn is_ready(&self, view: &MemberView) -> bool {
         !self.warms_up() && self.objects_are_ready(view)
@@ -265,7 +272,7 @@ pub(super) mod tests {
             delete_volumes: false,
             names: false,
         };
-        let row = Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None, stand_in: false };
+        let row = Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None, test: None, stand_in: false, bounds: None };
         let mut bound = BindingState::new(row, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };

@@ -52,6 +52,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         released: bound.released.iter().cloned().collect(),
         serving_after: u32::try_from(bound.serving_after.as_secs()).unwrap_or(u32::MAX),
         tested: tested::run_of(&bound.row).map(TestRun::without_logs),
+        bounds: bound.bounds_in_place(view),
     }
 }
 

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drover_api::bindings::DesiredBinding;
+use drover_api::bindings::{DesiredBinding, PolicyShare};
 use drover_api::grants::ObjectToWrite;
 use drover_members::objects::{flatten, wave};
 use drover_members::readiness::has_status;
-use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Readiness, serving};
+use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Readiness, bounds, serving};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -61,6 +61,9 @@ impl Worker {
             let (before, now) = (&bound.row.desired, &row.desired);
             if before.digest != now.digest || before.namespace != now.namespace || before.share != now.share {
                 (bound.wanted, bound.ready_since, bound.asked) = (None, None, None);
+            }
+            if bound.row.bounds != row.bounds {
+                bound.wanted = None;
             }
             // Also if only the fence differs: what was given up may have been taken over in between.
             (bound.share_settled, bound.released) = (false, BTreeSet::new());
@@ -386,6 +389,13 @@ impl Worker {
             None if bound.row.stand_in => self.names(bound, flat).await?,
             None => flat,
         };
+        let share_of = |policy: &bounds::PolicyName| {
+            let shares = &bound.row.bounds.as_ref()?.shares;
+            let same =
+                |share: &&PolicyShare| (&share.kind, &share.namespace, &share.name) == (&policy.kind, &policy.namespace, &policy.name);
+            shares.iter().find(same).map(|share| (share.min, share.max))
+        };
+        let flat = bounds::shared(flat, &bound.row.desired.namespace, share_of);
         match member.prepare(&flat, &bound.row.desired.namespace, &self.owner(bound)).await {
             Ok(objects) => match not_granted(&bound.row.desired, &objects) {
                 reasons if reasons.is_empty() => Ok(Ok(objects)),

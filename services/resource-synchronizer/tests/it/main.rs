@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bindings;
+mod bounds;
 mod carried;
 mod gateways;
 mod hooks;

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use drover_api::bindings::{
-    BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, PreflightAnswer, Release, ScaledWorkload, SetName,
-    SetShare, Share, StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer, VolumeQuestion,
+    BindingStatus, BoundsOrder, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, PreflightAnswer, Release,
+    ScaledWorkload, SetName, SetShare, Share, StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer,
+    VolumeQuestion,
 };
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
@@ -56,6 +57,10 @@ struct Inner {
     kept: HashMap<String, String>,
     /// Workloads that were scaled, by app and cluster.
     scaled: HashMap<(String, String), Vec<ScaledWorkload>>,
+    /// Shares of bounds that have reached a binding.
+    bounds: HashMap<Uuid, BoundsOrder>,
+    /// Clusters that shares do not reach.
+    cut_off: BTreeSet<String>,
 }
 
 pub struct FakeMembers {
@@ -85,6 +90,26 @@ impl FakeMembers {
         let mut inner = self.inner.lock().unwrap();
         inner.scaled.insert(key, replicas.map(workload).into_iter().collect());
         self.report_again(&mut inner, app, cluster);
+    }
+
+    /// From now on shares of bounds do not reach a cluster, or reach it again.
+    pub fn cut_off(&self, cluster: &str, is: bool) {
+        let mut inner = self.inner.lock().unwrap();
+        if is {
+            inner.cut_off.insert(cluster.to_owned());
+        } else {
+            inner.cut_off.remove(cluster);
+        }
+    }
+
+    /// The upper bounds that the copies of an app act upon, by cluster.
+    pub fn upper_bounds(&self, app: &str) -> BTreeMap<String, u32> {
+        let inner = self.inner.lock().unwrap();
+        let of = |desired: &DesiredBinding| {
+            let share = inner.bounds.get(&desired.id)?.shares.first()?.max;
+            (desired.app == app && desired.state == DesiredState::Present).then(|| (desired.member.cluster().to_owned(), share))
+        };
+        inner.desired.values().filter_map(of).collect()
     }
 
     /// From now on an object stays in the member when an app leaves it; `why` is the note of it.
@@ -252,6 +277,7 @@ impl FakeMembers {
             },
             serving_after: 0,
             tested: None,
+            bounds: inner.bounds.get(&desired.id).map(|order| order.version),
         };
         inner.statuses.insert(desired.id, status.clone());
         self.feed.publish(desired.id.to_string(), Some(status));
@@ -385,6 +411,18 @@ impl Synchronizer for FakeMembers {
         status.tested = order.run.map(|run| TestRun { run, ended: result != TestResult::Running, tests: vec![test] });
         let status = status.clone();
         self.feed.publish(binding.to_string(), Some(status));
+        Ok(())
+    }
+
+    async fn put_bounds(&self, binding: Uuid, order: &BoundsOrder) -> Result<(), PeerError> {
+        let mut inner = self.inner.lock().unwrap();
+        let Some(desired) = inner.desired.get(&binding).cloned() else {
+            return Err(super::refused("resource-synchronizer", 404, "not_found", vec![]));
+        };
+        if !inner.cut_off.contains(desired.member.cluster()) {
+            inner.bounds.insert(binding, order.clone());
+            self.report(&mut inner, &desired);
+        }
         Ok(())
     }
 
