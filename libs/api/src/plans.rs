@@ -88,7 +88,7 @@ pub enum PlanWish {
 #[serde(rename_all = "camelCase")]
 pub struct PlanDocument {
     pub id: Uuid,
-    /// The purpose of the plan: `newcomer` or `drain`.
+    /// The purpose of the plan: `newcomer`, `drain` or `relieve`.
     pub kind: PlanSubject,
     pub state: PlanState,
     /// Why the plan was refused or superseded, or what became of the room although it was applied; for people.
@@ -121,6 +121,32 @@ pub enum PlanSubject {
     Newcomer(DigRef),
     /// Empty this cluster.
     Drain(MemberKey),
+    /// Move an app off this cluster because it suffers there, as a policy says.
+    Relieve(MemberKey),
+}
+
+/// Answer of `GET /internal/reliefs`: the clusters from which an app should be moved now, as policies say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReliefList {
+    pub items: Vec<Relief>,
+}
+
+/// A cluster from which an app of a project should be moved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Relief {
+    pub project: String,
+    /// Name of the policy that says so.
+    pub policy: String,
+    pub member: MemberKey,
+    /// Claims of the apps of which one is to move.
+    pub claims: Vec<Uuid>,
+    /// Clusters that are no better.
+    pub avoid: Vec<MemberKey>,
+    /// Why it is time, for people.
+    pub reason: String,
+    /// Seconds after a move or an attempt for which there is to be no other one.
+    pub rest_seconds: u32,
 }
 
 /// State of a plan.

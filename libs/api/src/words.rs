@@ -12,6 +12,7 @@ impl fmt::Display for PlanSubject {
         match self {
             Self::Newcomer(dig) => write!(f, "room for {}/{}", dig.project, dig.name),
             Self::Drain(member) => write!(f, "drain {member}"),
+            Self::Relieve(member) => write!(f, "relieve {member}"),
         }
     }
 }

@@ -40,6 +40,7 @@ mod plan;
 mod planning;
 mod policy;
 mod reachability;
+mod relief;
 mod resize;
 mod room;
 mod scheduler;
@@ -80,6 +81,7 @@ pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
 pub use reachability::{Reachability, UnknownReachability};
+pub use relief::{ReliefDue, ReliefMetric, ReliefReading, ReliefRule, ReliefRules, ReliefWatch};
 pub use resize::{Growth, room_beside, room_of_update};
 pub use room::MemberRoom;
 pub use scheduler::outlook;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppDecision, AppRequest, DigRef, MemberKey, Movability, PodsOnNode, Policy};
+use crate::{Amounts, AppDecision, AppRequest, Demand, DigRef, MemberKey, Movability, PodsOnNode, Policy};
 
 /// The purpose of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,18 @@ pub enum PlanKind {
     Drain {
         /// The member to empty.
         member: MemberKey,
+    },
+    /// Move one of some apps off a member where they suffer.
+    Relieve {
+        /// The member.
+        member: MemberKey,
+        /// The project whose policy says so, and orders the candidates.
+        project: String,
+        /// Claims of the apps of which one is to move.
+        claims: Vec<Uuid>,
+        /// What they need by now, if that is more than they have claimed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        demand: Option<Demand>,
     },
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(plans::post, plans::list))
         .routes(routes!(plans::get, plans::delete))
         .routes(routes!(policy_tests::post))
+        .routes(routes!(plans::reliefs))
         .layer(Extension(BodyLimit(BODY)));
     mount_all(OpenApiRouter::new(), &KINDS).merge(verbs)
 }

@@ -152,6 +152,7 @@ async fn parts(
         agent_reports: app::agents::Reports::default(),
         unclaimed: app::claims::Unclaimed::default(),
         growth: app::growth::GrowthAttempts::default(),
+        relief_attempts: app::reliefs::ReliefAttempts::default(),
         dividing: app::bounds::Dividing::default(),
         bounds_patience: f64::from(config.bounds_seconds),
     })

@@ -31,7 +31,7 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
         named("cluster-manager", &workers, OnFailure::RestartOneOfMany),
         named("placement", &["follow-members", "follow-capacity", "expire-capacity", "tidy"], OnFailure::Restart),
         named("placement", &["ledger-writer"], OnFailure::EndProcess),
-        named("migration", &["follow-fleet", "orphans", "plan-outcomes"], OnFailure::Restart),
+        named("migration", &["follow-fleet", "orphans", "plan-outcomes", "reliefs"], OnFailure::Restart),
         named("resource-synchronizer", &["follow-endpoints", "follow-members", "follow-routes", "gateways"], OnFailure::Restart),
         named("resource-synchronizer", &workers, OnFailure::RestartOneOfMany),
         named(
@@ -51,6 +51,7 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
                 "agents",
                 "claims",
                 "bounds",
+                "reliefs",
             ],
             OnFailure::Restart,
         ),

@@ -5,6 +5,7 @@
 //! newcomer.rs     the members on which room is made         search.rs  the victims: greedy, prune, systematic search
 //! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
 //! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
+//! relieve.rs      one app off a member where it suffers
 //! report.rs       the plan with all reasons                 bounds.rs  sets of victims that cannot do
 //! problem.rs      what is searched for, checks of moves     best.rs    the best moves of a search so far
 //! outlook.rs      whether the schedulers find nodes          starting.rs  pods that have none yet
@@ -26,6 +27,7 @@ mod parameters;
 mod peers;
 mod problem;
 mod rank;
+mod relieve;
 mod report;
 mod search;
 mod starting;
@@ -45,6 +47,11 @@ pub fn plan(ledger: &Ledger, request: &PlanRequest) -> PlanResult {
 
 /// Makes a plan, or says why there is none, as long as `meter` grants steps. The ledger is not changed.
 pub fn plan_within(ledger: &Ledger, request: &PlanRequest, meter: &mut dyn WorkMeter) -> PlanResult {
+    let grown = match &request.kind {
+        PlanKind::Relieve { claims, demand: Some(demand), .. } => Some(relieve::with_demand(ledger, claims, demand)),
+        PlanKind::Relieve { .. } | PlanKind::Newcomer { .. } | PlanKind::Drain { .. } => None,
+    };
+    let ledger = grown.as_ref().unwrap_or(ledger);
     let mut context =
         PlanningContext::new(ledger, &request.movability, &request.policy, &request.excluded, &request.refused, &request.external);
     context.fewest_moves = request.fewest_moves;
@@ -52,6 +59,7 @@ pub fn plan_within(ledger: &Ledger, request: &PlanRequest, meter: &mut dyn WorkM
     match &request.kind {
         PlanKind::Newcomer { dig, apps } => newcomer::plan(&context, dig, apps, &mut effort),
         PlanKind::Drain { member } => drain::plan(&context, member, &mut effort),
+        PlanKind::Relieve { member, claims, .. } => relieve::plan(&context, member, claims, &mut effort),
     }
 }
 

@@ -155,6 +155,35 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "The clusters from which an app should be moved now, as the active policies of projects say\n\nSends a `GET` request to `/internal/reliefs`\n\n"]
+    pub async fn relief_list<'a>(
+        &'a self,
+    ) -> Result<ResponseValue<drover_api::plans::ReliefList>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/reliefs", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "relief_list" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Lists plans, the newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `after`: Only plans older than this one: the last id of the previous page.\n- `limit`: Largest number of plans, 1 to 1000; 100 if absent.\n"]
     pub async fn plan_list<'a>(
         &'a self,

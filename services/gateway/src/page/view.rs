@@ -281,7 +281,7 @@ impl PlanPage {
         let candidates = plan.map_or_else(|| none.map(|n| n.candidates.as_slice()).unwrap_or_default(), |p| p.candidates.as_slice());
         let drained = match &document.kind {
             PlanSubject::Drain(member) => Some(member.cluster()),
-            PlanSubject::Newcomer(_) => None,
+            PlanSubject::Newcomer(_) | PlanSubject::Relieve(_) => None,
         };
         let count = plan.map_or(0, |plan| plan.waves.iter().map(Vec::len).sum());
         let actions = match document.state {

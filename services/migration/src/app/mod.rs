@@ -8,6 +8,7 @@ mod outcomes;
 mod plans;
 mod policies;
 mod prometheus;
+mod reliefs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct App {
     pub(crate) fleet: FleetCopy,
     /// Notified when a plan is stored, whose end is to be recorded.
     pub(crate) open_plans: Arc<Notify>,
+    /// Where apps suffer, as policies say.
+    pub(crate) reliefs: Arc<reliefs::Reliefs>,
     prometheus: Prometheus,
     /// Time limit of a plan whose order names none.
     plan_time: Duration,
@@ -68,6 +71,7 @@ impl App {
             orchestrator,
             fleet: FleetCopy::default(),
             open_plans: Arc::default(),
+            reliefs: Arc::default(),
             prometheus: Prometheus::new(config.prometheus.clone()),
             plan_time: plans::time_limit(config.plan_seconds)?,
             keep_plans_days: config.keep_plans_days,

@@ -43,6 +43,7 @@ impl App {
         let subject = match &input.request.kind {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
+            PlanKind::Relieve { member, .. } => PlanSubject::Relieve(member.clone()),
         };
         let new = plans::NewPlan {
             subject,
@@ -93,6 +94,7 @@ impl App {
         let project = match &order.kind {
             PlanKind::Newcomer { dig, .. } => Some(dig.project.as_str()),
             PlanKind::Drain { .. } => None,
+            PlanKind::Relieve { project, .. } => Some(project.as_str()),
         };
         let policy = self.policy_of(project).await?;
         let mut db = self.store.begin().await?;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanSearch, PlanWish};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanSearch, PlanWish, ReliefList};
 use drover_service::{DryRun, Json, Path, Problem, Query, asks_dry_run, codes};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -34,6 +34,13 @@ pub async fn accept(
     Json(acceptance): Json<PlanAcceptance>,
 ) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(app.plan_accept(id, acceptance.operation).await?))
+}
+
+/// The clusters from which an app should be moved now, as the active policies of projects say.
+#[utoipa::path(get, path = "/internal/reliefs", operation_id = "relief_list", tag = "peer",
+    responses((status = 200, description = "Where apps suffer", body = ReliefList)))]
+pub async fn reliefs(State(app): State<App>) -> Json<ReliefList> {
+    Json(ReliefList { items: app.reliefs.due() })
 }
 
 /// Query: whether to store the plan, and how to search for it.

@@ -1,7 +1,7 @@
 //! Migration policies: the order in which plans for a project's newcomers take candidates. A project has at most one active policy.
 
 use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
-use drover_scheduling::{AlgorithmUse, PolicyMode};
+use drover_scheduling::{AlgorithmUse, PolicyMode, ReliefRules};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,6 +25,9 @@ pub struct PolicySpec {
     /// Largest depth of a cascade of moves. 0: destinations must have room without further moves.
     #[serde(default, rename = "cascadeDepth")]
     pub cascade_depth: u32,
+    /// Reasons for which apps of the project are moved although nobody needs their room. Absent: apps move only for newcomers and drains.
+    #[serde(default, rename = "plannedMoves", skip_serializing_if = "Option::is_none")]
+    pub planned_moves: Option<ReliefRules>,
     /// Whether it is the active policy of the project.
     #[serde(default)]
     pub active: bool,
@@ -49,6 +52,7 @@ impl PolicySpec {
         if self.cascade_depth > 0 {
             wrong.push("spec.cascadeDepth: only 0 is supported; cascades come with a later version".to_owned());
         }
+        wrong.extend(self.planned_moves.iter().flat_map(ReliefRules::wrong).map(|reason| format!("spec.plannedMoves: {reason}")));
         for (n, used) in self.algorithms.iter().enumerate() {
             if self.algorithms[..n].iter().any(|before| before.algorithm == used.algorithm) {
                 wrong.push(format!("spec.algorithms: {} is named twice", used.algorithm));

@@ -1,8 +1,9 @@
-//! Background tasks: follow the fleet, record how plans end, delete orphaned documents and old plans.
+//! Background tasks: follow the fleet, look where apps suffer, record how plans end, delete orphaned documents and old plans.
 
 mod follow;
 mod orphans;
 mod outcomes;
+mod reliefs;
 
 use drover_service::{Common, FeedReader, OnFailure};
 
@@ -17,6 +18,8 @@ pub fn spawn(app: &App, common: &Common) {
     common.spawn("orphans", OnFailure::Restart, move |task| orphans::run(of.clone(), task));
     let of = app.clone();
     common.spawn("plan-outcomes", OnFailure::Restart, move |task| outcomes::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("reliefs", OnFailure::Restart, move |task| reliefs::run(of.clone(), task));
 
     let store = app.store.clone();
     common.readiness.check("database", move || {

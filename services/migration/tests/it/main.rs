@@ -3,4 +3,5 @@
 
 mod documents;
 mod plans;
+mod reliefs;
 mod support;

@@ -60,7 +60,9 @@ impl App {
             match self.resize(&binding, &demand).await {
                 Ok(None) => {}
                 Ok(Some(why)) => {
-                    self.make_room_for_growth(&binding, &demand).await?;
+                    if let Err(error) = self.make_room_for_growth(&binding, &demand).await {
+                        tracing::debug!(binding.id = %binding.id, %error, "no room can be made for what has grown, will retry");
+                    }
                     unclaimed.insert(binding.id, format!("{} is not all claimed: {why}", pods(&demand)));
                 }
                 Err(error) => {

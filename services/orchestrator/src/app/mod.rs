@@ -30,6 +30,7 @@ pub mod operations;
 mod plans;
 pub mod preflight;
 pub mod preview;
+pub mod reliefs;
 pub mod revisions;
 pub mod routes;
 mod status;
@@ -80,6 +81,8 @@ pub struct Parts {
     pub unclaimed: claims::Unclaimed,
     /// When room was made for those.
     pub growth: growth::GrowthAttempts,
+    /// Where apps suffer and no plan helped.
+    pub relief_attempts: reliefs::ReliefAttempts,
     /// How bounds over all members are being divided.
     pub dividing: bounds::Dividing,
     /// Seconds that a copy must lack pods before such bounds follow demand.

@@ -50,22 +50,29 @@ impl App {
                 self.engine.nudge();
                 Ok(operation)
             }
+            PlanSubject::Relieve(member) => self.start_moves(&document, Uuid::now_v7(), format!("relieve {member}")).await,
             PlanSubject::Drain(member) => {
-                let moves = document.plan.as_ref().map(one_wave).transpose()?.unwrap_or_default();
                 // First, so that nothing new is placed there while it is emptied. It stays closed when the relocation is undone, too:
                 // whoever drains a cluster wants it empty, and opening it is one command.
                 self.services.cluster_manager.cordon(member, &format!("drained by plan {id}")).await?;
-                let order = document.plan.as_ref().and_then(|plan| plan.scheduling.as_ref()).map(|scheduling| scheduling.order.clone());
-                let order = order.unwrap_or_default();
-                let order = relocate::Order { plan: id, subject: format!("drain {member}"), moves, order, newcomer: None };
-                let operation = Uuid::now_v7();
-                let mut tx = self.store.begin().await?;
-                self.engine.start_in_tx::<Relocate>(&mut tx, operation, &order).await.map_err(Error::from)?;
-                tx.commit().await.map_err(Error::from)?;
-                self.engine.nudge();
-                Ok(operation)
+                self.start_moves(&document, Uuid::now_v7(), format!("drain {member}")).await
             }
         }
+    }
+
+    /// Starts the operation that carries out the moves of a plan without a newcomer, and returns its id.
+    ///
+    /// # Errors
+    /// The plan has several waves, or a query failed.
+    pub(super) async fn start_moves(&self, document: &PlanDocument, operation: Uuid, subject: String) -> Result<Uuid, Problem> {
+        let moves = document.plan.as_ref().map(one_wave).transpose()?.unwrap_or_default();
+        let order = document.plan.as_ref().and_then(|plan| plan.scheduling.as_ref()).map(|scheduling| scheduling.order.clone());
+        let order = relocate::Order { plan: document.id, subject, moves, order: order.unwrap_or_default(), newcomer: None };
+        let mut tx = self.store.begin().await?;
+        self.engine.start_in_tx::<Relocate>(&mut tx, operation, &order).await.map_err(Error::from)?;
+        tx.commit().await.map_err(Error::from)?;
+        self.engine.nudge();
+        Ok(operation)
     }
 }
 

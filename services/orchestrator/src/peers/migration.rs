@@ -1,7 +1,7 @@
 //! Client of migration: plans.
 
 use async_trait::async_trait;
-use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, ReliefList};
 use drover_service::clients::migration::Client;
 use drover_service::{Answer, Peer, PeerError};
 use serde::Deserialize;
@@ -16,6 +16,8 @@ pub trait Migration: Send + Sync {
     async fn plan_read(&self, id: Uuid) -> Result<Option<PlanDocument>, PeerError>;
     /// Changes a plan from proposed to accepted for an operation. Repeating it for the same operation has no effect.
     async fn plan_accept(&self, id: Uuid, acceptance: &PlanAcceptance) -> Result<PlanDocument, PeerError>;
+    /// The clusters from which an app should be moved now, as policies say.
+    async fn reliefs(&self) -> Result<ReliefList, PeerError>;
     /// Whether migration has documents in this collection (`/v2/projects/p/migration-policies`).
     async fn has_documents(&self, collection: &str) -> Result<bool, PeerError>;
     /// The highest priority (1 to 10) that the migration intents of the group at this path give to an app; 10 without intents.
@@ -70,6 +72,9 @@ impl Migration for RestMigration {
     }
     async fn plan_accept(&self, id: Uuid, acceptance: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
         self.client.plan_accept(&id, acceptance).await.answer(&self.client)
+    }
+    async fn reliefs(&self) -> Result<ReliefList, PeerError> {
+        self.client.relief_list().await.answer(&self.client)
     }
     async fn has_documents(&self, collection: &str) -> Result<bool, PeerError> {
         let page: Option<Vec<serde_json::Value>> = self.documents.find(&format!("{collection}?limit=1")).await?;

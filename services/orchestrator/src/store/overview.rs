@@ -92,6 +92,16 @@ pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }
 
+/// Whether an operation of this subject runs, or has begun not longer ago than so many seconds.
+///
+/// # Errors
+/// The query failed.
+pub async fn is_recent(db: &mut PgConnection, subject: &str, seconds: u32) -> StoreResult<bool> {
+    let sql = "select exists (select from workflow
+        where subject = $1 and (ended_at is null or created_at > now() - make_interval(secs => $2)))";
+    Ok(sqlx::query_scalar(sql).bind(subject).bind(f64::from(seconds)).fetch_one(db).await?)
+}
+
 /// Groups that run, of which a revision has an app for every cluster of a selection: `allOf` with a label or `*` as the cluster.
 ///
 /// # Errors

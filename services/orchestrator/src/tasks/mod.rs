@@ -10,6 +10,7 @@ mod extend;
 pub mod follow;
 mod hand_over;
 pub mod observe;
+mod reliefs;
 pub mod retire;
 pub mod sweep;
 mod traffic;
@@ -55,6 +56,8 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
     common.spawn("agents", OnFailure::Restart, move |task| agents::run(of.clone(), task));
     let of = app.clone();
     common.spawn("claims", OnFailure::Restart, move |task| claims::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("reliefs", OnFailure::Restart, move |task| reliefs::run(of.clone(), task));
     let of = app.clone();
     common.spawn("bounds", OnFailure::Restart, move |task| bounds::run(of.clone(), task));
     let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));

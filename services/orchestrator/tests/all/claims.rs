@@ -8,7 +8,7 @@ use drover_testkit::eventually;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::base::Base;
+use crate::base::{Base, member};
 use crate::contention::{self, moves, victim};
 use crate::scenarios::{approved, expect_state, run, stack};
 
@@ -80,6 +80,36 @@ async fn growth_makes_room_and_says_when_none_can_be_made() {
     let app = apps["items"].as_array().unwrap().iter().find(|app| app["app"] == "web").unwrap();
     assert!(app["bindings"][0]["unclaimed"].as_str().unwrap().contains("room for 6 pods is not all claimed"), "{app:#}");
     assert_eq!(replicas(), 4);
+}
+
+#[tokio::test]
+async fn app_that_has_grown_moves_itself_if_no_room_can_be_made_where_it_is() {
+    let (fakes, stack) = contention::stack().await;
+    victim(&fakes, &stack, "v", "200m", &["a", "b"]).await;
+    fakes.ledger.foreign(&member("a"), 500);
+    // Four pods of 200m do not fit into the 500m that are left on a, and nothing there may move but the app itself. They fit on b.
+    fakes.members.scale("v", "a", Some(4));
+    let moved = eventually(PATIENCE, async || {
+        let operations = stack.get("/v2/operations").await;
+        let found = operations["items"].as_array()?.iter().find(|one| one["kind"] == "relocate" && one["state"] == "succeeded")?.clone();
+        Some(stack.get(&format!("/v2/operations/{}", found["id"].as_str()?)).await)
+    })
+    .await;
+    assert_eq!(moves(&moved), ["v/v onprem+a->onprem+b done"], "{moved:#}");
+    assert_eq!(fakes.ledger.summary(), ["v@b held"]);
+    // Where it is now, its claim follows.
+    fakes.members.scale("v", "b", Some(4));
+    eventually(PATIENCE, async || (fakes.ledger.all()[0].request.demand.groups[0].replicas == 4).then_some(())).await;
+
+    // Six pods of 200m fit nowhere: it stays, and says so.
+    fakes.members.scale("v", "b", Some(6));
+    eventually(PATIENCE, async || {
+        let apps = stack.get("/v2/apps").await;
+        let v = apps["items"].as_array()?.iter().find(|app| app["app"] == "v")?.clone();
+        v["bindings"][0]["unclaimed"].as_str().map(|_| ())
+    })
+    .await;
+    assert_eq!(fakes.ledger.summary(), ["v@b held"]);
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod metrics;
 mod once;
 mod outward;
 mod readside;
+mod reliefs;
 mod relocation;
 mod replanning;
 mod scenarios;

@@ -11,7 +11,7 @@ use drover_api::bindings::{
 };
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
-use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, ReliefList};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest, MemberKey};
 use drover_orchestrator::app::App;
 use drover_orchestrator::peers::{ClusterManager, Migration, PeerError, Placement, Services, Synchronizer};
@@ -77,6 +77,9 @@ impl Migration for NoPeers {
         no_peer()
     }
     async fn plan_accept(&self, _: Uuid, _: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
+        no_peer()
+    }
+    async fn reliefs(&self) -> Result<ReliefList, PeerError> {
         no_peer()
     }
     async fn has_documents(&self, _: &str) -> Result<bool, PeerError> {

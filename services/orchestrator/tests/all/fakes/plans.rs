@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject, Relief, ReliefList};
 use drover_api::scheduling::{Claim, Infeasible, Ledger, MemberKey, Movability, Plan, PlanKind, PlanRequest, PlanResult, Policy, WhyNot};
 use drover_orchestrator::peers::{Migration, PeerError};
 use uuid::Uuid;
@@ -23,6 +23,8 @@ pub struct FakePlans {
     planner: Mutex<Option<Arc<FakeLedger>>>,
     /// How many patient orders are refused with `capacity_unknown`.
     pub unheard: Mutex<usize>,
+    /// Where apps suffer.
+    pub reliefs: Mutex<Vec<Relief>>,
     /// Paths of documents below orchestrator's.
     pub below: Mutex<Vec<String>>,
     /// The groups (ends of their paths) whose migration intents have another priority than 10.
@@ -120,6 +122,7 @@ impl Migration for FakePlans {
         let kind = match &order.kind {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
+            PlanKind::Relieve { member, .. } => PlanSubject::Relieve(member.clone()),
         };
         if let Some(ledger) = self.planner.lock().unwrap().clone() {
             let document = made(id, kind, plan_of_production(ledger.copy(), order));
@@ -155,6 +158,9 @@ impl Migration for FakePlans {
         Ok(document.clone())
     }
 
+    async fn reliefs(&self) -> Result<ReliefList, PeerError> {
+        Ok(ReliefList { items: self.reliefs.lock().unwrap().clone() })
+    }
     async fn has_documents(&self, collection: &str) -> Result<bool, PeerError> {
         Ok(self.below.lock().unwrap().iter().any(|path| path.starts_with(collection)))
     }

@@ -1,0 +1,106 @@
+//! Where apps suffer, as the active policies of projects say: what agents report comes with the fleet, the rules are in the policies.
+//!
+//! Only says where; orchestrator asks for it, has a plan made and carries it out. In memory only: after a restart the times begin anew.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use drover_api::plans::Relief;
+use drover_scheduling::{ClaimState, Fleet, ReliefReading, ReliefWatch};
+
+use super::{App, PlanError};
+use crate::resources::policy::{POLICY, PolicySpec};
+use crate::store::side;
+
+/// Where apps suffer, and since when.
+pub struct Reliefs(Mutex<Looked>);
+
+struct Looked {
+    begun: Instant,
+    watch: ReliefWatch,
+    due: Vec<Relief>,
+}
+
+impl Default for Reliefs {
+    fn default() -> Self {
+        Self(Mutex::new(Looked { begun: Instant::now(), watch: ReliefWatch::default(), due: Vec::new() }))
+    }
+}
+
+impl Reliefs {
+    /// The clusters from which an app should be moved, as of the last look.
+    pub fn due(&self) -> Vec<Relief> {
+        self.lock().due.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Looked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl App {
+    /// Looks at what is reported now.
+    ///
+    /// # Errors
+    /// The store fails. What was due before is not due any more.
+    pub async fn look_for_reliefs(&self) -> Result<(), PlanError> {
+        let found = self.rules().await;
+        let rules = match &found {
+            Ok(rules) if !rules.is_empty() => rules.as_slice(),
+            Ok(_) | Err(_) => &[],
+        };
+        let readings = match rules {
+            [] => Vec::new(),
+            _ => self.fleet.snapshot(None).await.map(|known| readings(&known.fleet)).unwrap_or_default(),
+        };
+        let all: Vec<ReliefReading> = readings.iter().map(|(_, reading)| reading.clone()).collect();
+        let mut looked = self.reliefs.lock();
+        let now = looked.begun.elapsed().as_secs_f64();
+        looked.watch.retain(|project| rules.iter().any(|(of, _, _)| of == project));
+        let mut due = Vec::new();
+        for (project, policy, spec) in rules {
+            let Some(planned) = &spec.planned_moves else { continue };
+            let own: Vec<ReliefReading> = readings.iter().filter(|(of, _)| of == project).map(|(_, reading)| reading.clone()).collect();
+            due.extend(looked.watch.look(now, project, &planned.when, &own, &all).into_iter().map(|due| Relief {
+                project: project.clone(),
+                policy: policy.clone(),
+                member: due.member,
+                claims: due.claims,
+                avoid: due.avoid,
+                reason: due.reason,
+                rest_seconds: planned.rest_seconds,
+            }));
+        }
+        looked.due = due;
+        found.map(drop)
+    }
+
+    /// The active policies that have reasons for planned moves, with their projects.
+    async fn rules(&self) -> Result<Vec<(String, String, PolicySpec)>, PlanError> {
+        let mut db = self.store.begin().await?;
+        let mut rules = Vec::new();
+        for (project, policy) in side::all_active(&mut db).await? {
+            let found = drover_resources::by_id::<PolicySpec>(&mut db, &POLICY, policy).await?;
+            if let Some(policy) = found.filter(|policy| policy.spec.planned_moves.is_some()) {
+                rules.push((project, policy.name, policy.spec));
+            }
+        }
+        Ok(rules)
+    }
+}
+
+/// What is reported of every app that has room, with its project.
+fn readings(fleet: &Fleet) -> Vec<(String, ReliefReading)> {
+    let held = fleet.claims.values().filter(|claim| claim.state == ClaimState::Held);
+    let reading = held.map(|claim| {
+        let observed = fleet.capacity.get(&claim.member).and_then(|capacity| capacity.observed.get(&claim.id));
+        let reading = ReliefReading {
+            claim: claim.id,
+            member: claim.member.clone(),
+            memory_pressure: observed.and_then(|observed| observed.memory_pressure).map(|percent| percent as f64),
+            unmet_pods: observed.and_then(|observed| observed.unmet_pods).map(|pods| pods as f64),
+        };
+        (claim.dig.project.clone(), reading)
+    });
+    reading.collect()
+}
