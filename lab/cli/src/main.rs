@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use drover::usage;
 use drover_lab::cli;
 
 /// The same allocator as in `drover`, because some benchmarks run services in this process.
@@ -10,7 +10,7 @@ use drover_lab::cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::run(cli::Cli::parse()).unwrap_or_else(|error| {
+    cli::run(usage::parse()).unwrap_or_else(|error| {
         drover::output::print_error(&error);
         ExitCode::FAILURE
     })

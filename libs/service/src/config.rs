@@ -22,6 +22,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::connections::ConnectionLimits;
+use crate::environment::without_empty;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
@@ -313,7 +314,7 @@ struct Cli<C: Args> {
 
 /// Parses the command line of a service; prints help and errors and exits as clap does.
 pub(crate) fn parse<C: Args>(service: &'static str) -> (Settings, C) {
-    let command = <Cli<C> as clap::CommandFactory>::command().name(service).version(env!("CARGO_PKG_VERSION"));
+    let command = without_empty(<Cli<C> as clap::CommandFactory>::command().name(service).version(env!("CARGO_PKG_VERSION")));
     let args: Vec<OsString> = std::env::args_os().collect();
     let command = match with_file(command, &args) {
         Ok((command, _)) => command,
@@ -358,7 +359,7 @@ fn file_of(args: &[OsString]) -> Option<PathBuf> {
             return Some(PathBuf::from(path));
         }
     }
-    std::env::var_os("DROVER_CONFIG").map(PathBuf::from)
+    std::env::var_os("DROVER_CONFIG").filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
 fn flatten(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String>) {
@@ -412,5 +413,5 @@ pub fn explain(command: &Command, matches: &ArgMatches, from_file: &[String]) ->
 
 /// The command with the settings that every service has and a service's own, `C`: what [`explain`] needs.
 pub fn command<C: Args>(name: &'static str) -> Command {
-    C::augment_args(Settings::augment_args(Command::new(name)))
+    without_empty(C::augment_args(Settings::augment_args(Command::new(name))))
 }

@@ -21,6 +21,7 @@ pub mod clients;
 pub mod codes;
 pub mod config;
 mod connections;
+pub mod environment;
 pub mod extract;
 pub mod feed;
 pub mod health;

@@ -190,6 +190,9 @@ pub fn kustomize_program() -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = |name: &str| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file());
-    let built = || std::env::var_os("DROVER_KUBE_BIN").map(|folder| Path::new(&folder).join("kubectl")).filter(|program| program.is_file());
+    let built = || {
+        let folder = std::env::var_os("DROVER_KUBE_BIN").filter(|folder| !folder.is_empty());
+        folder.map(|folder| Path::new(&folder).join("kubectl")).filter(|program| program.is_file())
+    };
     on_path("kustomize").or_else(|| on_path("kubectl")).or_else(built)
 }

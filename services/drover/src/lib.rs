@@ -25,14 +25,15 @@ pub mod split;
 pub mod stack;
 mod template;
 pub mod tokens;
+pub mod usage;
 pub mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches};
 use drover_service::config::{self, FileError};
+use drover_service::environment::without_empty;
 
 /// Parses the command line, runs it, and turns its result into an exit code.
 pub fn main() -> ExitCode {
@@ -66,33 +67,14 @@ pub fn main() -> ExitCode {
 /// Parses the command line. Settings of `drover up` that neither a flag nor the environment gives are read from its TOML file.
 fn parse() -> Result<cli::Cli, FileError> {
     let args: Vec<OsString> = std::env::args_os().collect();
-    let mut command = cli::Cli::command();
-    let matches_of = |command: clap::Command| {
-        command.clone().try_get_matches_from(&args).unwrap_or_else(|error| without_environment(error, &command, &args).exit())
-    };
-    let mut matches = matches_of(command.clone());
+    let mut command = without_empty(cli::Cli::command());
+    let mut matches = usage::matches(&command, &args);
     if matches.subcommand_name() == Some("up")
         && let Some(up) = command.find_subcommand("up")
     {
         let (up, _) = config::with_file(up.clone(), &args)?;
         command = command.mut_subcommand("up", |_| up);
-        matches = matches_of(command);
+        matches = usage::matches(&command, &args);
     }
     Ok(cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
-}
-
-/// The error without the options that the environment gives in its line of usage: clap lists them as if they had to be written.
-fn without_environment(mut error: clap::Error, command: &clap::Command, args: &[OsString]) -> clap::Error {
-    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
-    let mut usage = usage.to_string();
-    for (option, value) in command.get_arguments().filter(|arg| arg.get_env().is_some()).filter_map(|arg| {
-        let values = arg.get_value_names()?;
-        Some((format!("--{}", arg.get_long()?), values.first()?))
-    }) {
-        if !args.iter().any(|arg| arg.to_string_lossy().starts_with(&option)) {
-            usage = usage.replace(&format!(" {option} <{value}>"), "");
-        }
-    }
-    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage.into()));
-    error
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};
+use drover_service::environment::without_empty;
 use drover_service::{Common, Peers, Reserved, Running, Tasks, Tls};
 use drover_store::private_postgres::{Durability, PrivatePostgres};
 use rand::distr::{Alphanumeric, SampleString};
@@ -158,7 +159,7 @@ impl Stack {
 
 /// A service's settings as its own parser reads them: from these flags, then from its environment and defaults.
 fn settings<'a, C: Args>(name: &'static str, flags: impl Iterator<Item = &'a str>) -> Result<C> {
-    let matches = C::augment_args(Command::new(name)).try_get_matches_from(std::iter::once(name).chain(flags))?;
+    let matches = without_empty(C::augment_args(Command::new(name))).try_get_matches_from(std::iter::once(name).chain(flags))?;
     Ok(C::from_arg_matches(&matches)?)
 }
 

@@ -61,7 +61,7 @@ impl Drop for SavedToken {
 
 /// `$XDG_CONFIG_HOME/drover/tokens/<host>_<port>`; all addresses of this machine are one host.
 fn file_of(url: &Url) -> Option<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let config = config.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
     let host = match url.host()? {
         Host::Domain("localhost") => "localhost".to_owned(),

@@ -57,3 +57,10 @@ fn help_is_as_reviewed() {
     let reviewed = std::fs::read_to_string(&golden).unwrap_or_default();
     assert!(text == reviewed, "the help has changed; look at it, then accept it with DROVER_ACCEPT=1:\n{text}");
 }
+
+#[test]
+fn usage_does_not_list_what_the_environment_gives() {
+    let wrong = Command::new(LAB).args(["data", "import"]).env_clear().env("DROVER_URL", "http://127.0.0.1:9").output().unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(wrong.status.code() == Some(2) && said.contains("Usage: drover data import <WHAT> <FILE>"), "{said}");
+}

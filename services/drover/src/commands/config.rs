@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::{Args, Command, Subcommand, ValueEnum};
 use drover_service::config::{self, Explained};
+use drover_service::environment::without_empty;
 
 use super::up::UpArgs;
 use crate::globals::Format;
@@ -43,7 +44,7 @@ pub enum Program {
 impl Program {
     fn command(self) -> Command {
         match self {
-            Self::Up => UpArgs::augment_args(Command::new("up")),
+            Self::Up => without_empty(UpArgs::augment_args(Command::new("up"))),
             Self::ClusterManager => config::command::<drover_cluster_manager::Config>("cluster-manager"),
             Self::Orchestrator => config::command::<drover_orchestrator::Config>("orchestrator"),
             Self::Placement => config::command::<drover_placement::Config>("placement"),

@@ -163,7 +163,7 @@ fn credentials(registry: &str) -> Result<RegistryAuth> {
 
 /// The file in which `docker login` stores credentials.
 fn stored() -> Option<PathBuf> {
-    let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    let folder = std::env::var_os("DOCKER_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker")))?;
     Some(folder.join("config.json"))
 }

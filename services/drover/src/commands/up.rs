@@ -129,7 +129,7 @@ async fn print_link(stack: &Stack, token: &SecretString) {
 /// # Errors
 /// Neither XDG_DATA_HOME nor HOME is set.
 pub fn default_data() -> Result<PathBuf> {
-    let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let base = std::env::var_os("XDG_DATA_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")));
     Ok(base.context("neither XDG_DATA_HOME nor HOME is set; give --data DIR")?.join("drover"))
 }
