@@ -6,7 +6,9 @@ use anyhow::Result;
 use base64::Engine;
 use serde_json::{Value, json};
 
+use super::prepare::cloud_of;
 use super::values::put_profile;
+use super::wishes::Wishes;
 use super::{Application, names, remove};
 use crate::hub::segment;
 use crate::session::Session;
@@ -15,6 +17,8 @@ use crate::session::Session;
 pub struct Before {
     /// Whether there was the project.
     project: bool,
+    /// The logical cloud that it will have, if there was none of that name.
+    cloud: Option<String>,
     /// `None`: there was no such application.
     documents: Option<Documents>,
 }
@@ -32,10 +36,12 @@ impl Before {
     ///
     /// # Errors
     /// A request fails.
-    pub async fn read(session: &Session, application: &Application) -> Result<Self> {
+    pub async fn read(session: &Session, application: &Application, wishes: &Wishes) -> Result<Self> {
         if session.client.find(&application.composite).await?.is_none() {
             let project = session.client.find(application.project()).await?.is_some();
-            return Ok(Self { project, documents: None });
+            let (cloud, _) = cloud_of(session, application, wishes.namespace.as_deref()).await?;
+            let known = session.client.find(&format!("{}/logical-clouds/{}", application.project, segment(&cloud))).await?;
+            return Ok(Self { project, cloud: Some(cloud).filter(|_| known.is_none()), documents: None });
         }
         let apps = files(session, &format!("{}/apps", application.composite)).await?;
         let profiles = files(session, &application.profiles()).await?;
@@ -45,7 +51,7 @@ impl Before {
             let found = session.client.find(&collection).await?.unwrap_or_default();
             intents.push((collection, found.as_array().cloned().unwrap_or_default()));
         }
-        Ok(Self { project: true, documents: Some(Documents { group, apps, profiles, intents }) })
+        Ok(Self { project: true, cloud: None, documents: Some(Documents { group, apps, profiles, intents }) })
     }
 
     /// Whether there was no such application.
@@ -53,14 +59,18 @@ impl Before {
         self.documents.is_none()
     }
 
-    /// Writes the documents again, and deletes those that were added since: the application and its project, too, if there were none.
+    /// Writes the documents again, and deletes those that were added since: the application, its logical cloud and its project, too, if there
+    /// were none.
     ///
     /// # Errors
     /// A request fails.
     pub async fn restore(self, session: &Session, application: &Application) -> Result<()> {
         let Some(documents) = self.documents else {
             remove::remove(session, application).await?;
-            return if self.project { Ok(()) } else { remove::remove_project(session, application).await };
+            if let Some(cloud) = &self.cloud {
+                remove::remove_cloud(session, application, cloud).await?;
+            }
+            return if self.project { Ok(()) } else { session.client.delete(&application.project).await };
         };
         documents.restore(session, application).await
     }

@@ -19,7 +19,7 @@ pub async fn preview(session: &Session, application: &Application, uploads: &[Up
     if state(session, application).await?.as_deref() != Some("Instantiated") {
         bail!("{0} does not run; `drover deploy {0} … --dry-run` shows where it would go", application.name);
     }
-    let before = Before::read(session, application).await?;
+    let before = Before::read(session, application, wishes).await?;
     let outcome = ask(session, application, uploads, wishes).await;
     let restored = before.restore(session, application).await;
     let outcome = outcome?;

@@ -34,12 +34,12 @@ pub async fn remove(session: &Session, application: &Application) -> Result<()> 
     session.client.delete(&application.composite).await
 }
 
-/// Removes the project that [`prepare`] made, with its logical cloud.
+/// Removes a logical cloud that [`prepare`] made.
 ///
 /// # Errors
-/// A request fails, for example because the project has got other applications.
-pub async fn remove_project(session: &Session, application: &Application) -> Result<()> {
-    let cloud = format!("{}/logical-clouds/{NAME}", application.project);
+/// A request fails, for example because the logical cloud has got other applications.
+pub async fn remove_cloud(session: &Session, application: &Application, cloud: &str) -> Result<()> {
+    let cloud = format!("{}/logical-clouds/{}", application.project, segment(cloud));
     if session.client.find(&cloud).await?.is_some() {
         match session.client.post(&format!("{cloud}/terminate"), None).await {
             Err(error) if hub::code(&error) != Some("wrong_state") => return Err(error),
@@ -50,5 +50,5 @@ pub async fn remove_project(session: &Session, application: &Application) -> Res
         }
         session.client.delete(&cloud).await?;
     }
-    session.client.delete(&application.project).await
+    Ok(())
 }

@@ -198,7 +198,7 @@ fn text(app: &str, explanation: &Explanation, item: Option<&AppView>) -> String 
         section(format!("decided {}:", decided.at), &decided.decision);
     }
     if let Some(now) = &explanation.now {
-        section("if it were decided now, as if it had no room yet:".to_owned(), &now.decision);
+        section("if it were decided now, as if it had no room yet and every cluster accepted its objects:".to_owned(), &now.decision);
     }
     if let Some(calls) = &explanation.calls {
         text.push_str(&format!(

@@ -36,7 +36,7 @@ pub async fn plan(
         bail!("{name} runs already; `drover deploy {name} -f FILE --dry-run` shows what an update would do");
     }
     drop_planned(session, &application).await?;
-    let before = Before::read(session, &application).await?;
+    let before = Before::read(session, &application, wishes).await?;
     let made = make(session, &application, name, uploads, wishes, search, dry_run, before.is_new()).await;
     let kept = !dry_run && made.as_ref().is_ok_and(|document| document.state == PlanState::Proposed);
     if !kept {

@@ -82,6 +82,21 @@ fn help_is_as_reviewed() {
 }
 
 #[test]
+fn empty_variables_are_not_set() {
+    let empty = ["DROVER_URL", "DROVER_PROJECT", "DROVER_TOKEN_FILE", "DROVER_CA_FILE", "DROVER_CONFIG", "DROVER_HELM", "DROVER_LOG"];
+    let run = |args: &[&str]| command("", args).envs(empty.map(|name| (name, ""))).output().unwrap();
+    let explained = run(&["config", "explain", "orchestrator", "-o", "json"]);
+    let said = String::from_utf8_lossy(&explained.stderr);
+    assert!(explained.status.success(), "{said}");
+    let settings: Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let setting = |name: &str| settings.as_array().unwrap().iter().find(|setting| setting["name"] == name).unwrap().clone();
+    assert_eq!((setting("helm")["source"].as_str(), setting("log")["value"].as_str()), (Some("default"), Some("info")));
+    // Whether a Drover is at the default address or not, the line is understood.
+    let listed = run(&["get", "clusters"]);
+    assert_ne!(listed.status.code(), Some(2), "{}", String::from_utf8_lossy(&listed.stderr));
+}
+
+#[test]
 fn connection_error_says_how_to_start_drover_and_wrong_usage_exits_with_2() {
     let nobody = run("http://127.0.0.1:9", &["get", "clusters"]);
     assert_eq!(nobody.status.code(), Some(1));
@@ -92,6 +107,9 @@ fn connection_error_says_how_to_start_drover_and_wrong_usage_exits_with_2() {
         wrong.status.code() == Some(2) && said.contains("Usage: drover deploy --wait --filename <PATH> <NAME>"),
         "what the environment gives: {said}"
     );
+    let wrong = command("http://127.0.0.1:9", &["backup"]).env("DROVER_DATA", "/nowhere").output().unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(said.contains("Usage: drover backup --out <FILE>\n"), "also of options of a command alone: {said}");
     let wrong = run("http://127.0.0.1:9", &["deploy", "--url", "http://127.0.0.1:9"]);
     assert!(
         String::from_utf8_lossy(&wrong.stderr).contains("Usage: drover deploy --url <URL> --filename <PATH> <NAME>"),
@@ -321,16 +339,20 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
         [read(&url, apps), read(&url, &format!("{group}{intents}"))]
     };
     let before = shown();
-    let projects = read(&url, "/v2/projects");
+    let documents = || (read(&url, "/v2/projects"), read(&url, "/v2/projects/default/logical-clouds"));
+    let kept = documents();
     assert!(!before[1].to_string().contains("anyOf"), "it may run on every cluster, including those added later: {}", before[1]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "500")).unwrap();
     let dry = run(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--dry-run"]);
     let told = String::from_utf8_lossy(&dry.stdout);
     assert!(dry.status.code() == Some(3) && told.contains("does not fit where it runs: "), "{told}");
-    // Nothing is left by dry runs, nor by plans that make no room or are discarded: neither applications nor projects.
+    // Nothing is left by dry runs, nor by plans that make no room or are discarded: neither applications nor projects nor
+    // logical clouds.
     let apps = ok(&url, &["get", "apps"]);
     for args in [
         &["deploy", "huge", "-f", &at("shop.yaml"), "--dry-run", "-p", "other", "-o", "json"][..],
+        &["deploy", "huge", "-f", &at("shop.yaml"), "--dry-run", "-p", "other", "-n", "elsewhere"],
+        &["deploy", "huge", "-f", &at("shop.yaml"), "--dry-run", "-n", "elsewhere"],
         &["deploy", "huge", "-f", &at("shop.yaml"), "--dry-run", "--only", "mine"],
         &["plan", "newcomer", &at("shop.yaml"), "--name", "huge", "--only", "mine"],
         &["plan", "newcomer", &at("shop.yaml"), "--name", "huge", "-p", "other"],
@@ -338,7 +360,7 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
         let dry = run(&url, args);
         assert_eq!(dry.status.code(), Some(3), "{args:?}: {}", String::from_utf8_lossy(&dry.stderr));
     }
-    assert_eq!(read(&url, "/v2/projects"), projects, "no project is left");
+    assert_eq!(documents(), kept, "no project is left, and no logical cloud");
     std::fs::write(at("small.yaml"), SHOP.replace("500m", "100m").replace("cart", "small")).unwrap();
     ok(&url, &["plan", "newcomer", &at("small.yaml"), "--only", "theirs", "--dry-run"]);
     assert_eq!(ok(&url, &["get", "apps"]), apps);
@@ -536,14 +558,7 @@ fn start_and_hear(folder: &Path, settings: &[(&str, &str)]) -> (Process, String,
     std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
     up.args(["up", "--local-clusters", "--data", &at("data"), "--config", &at("drover.toml")]);
     up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).env_remove("DATABASE_URL");
-    for (name, value) in settings {
-        // Without a value it is unset.
-        if value.is_empty() {
-            up.env_remove(name)
-        } else {
-            up.env(name, value)
-        };
-    }
+    up.envs(settings.iter().copied());
     let mut up = Process(up.spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
     let mut heard = Vec::new();

@@ -58,7 +58,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         moves::name_those_that_stay(uploads);
     }
     if args.dry_run {
-        let before = Before::read(session, &application).await?;
+        let before = Before::read(session, &application, &wishes).await?;
         let outcome = dry_run::ask(session, &application, uploads, &wishes).await;
         let restored = before.restore(session, &application).await;
         let outcome = outcome?;
