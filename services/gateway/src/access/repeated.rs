@@ -220,7 +220,8 @@ impl Attempt {
 fn answer(status: i16, headers: Option<Json<BTreeMap<String, String>>>, body: Option<Vec<u8>>) -> Result<Response, Problem> {
     let body = body.ok_or_else(|| {
         codes::ANSWER_NOT_KEPT.problem(
-            "The request with this Idempotency-Key was carried out; its answer was not kept, because it holds a secret or is very large",
+            "The request with this Idempotency-Key was carried out. Its answer is not kept: it holds a secret, has more than 1 MiB, or was \
+             sealed with a key that was retired since",
         )
     })?;
     let mut response = Response::new(Body::from(body));

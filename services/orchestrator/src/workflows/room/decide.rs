@@ -1,7 +1,7 @@
 //! The first step of each round: one decision for all apps, which claims their room in the same transaction.
 
 use drover_api::plans::PlanOrder;
-use drover_api::scheduling::Outcome as Decided;
+use drover_api::scheduling::{AppDecision, GroupDecision, Outcome as Decided, Verdict};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 
 use super::plan::plan_order;
@@ -51,17 +51,25 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
             Outcome::output(decision.id)
         }
         Decided::Impossible => {
-            Err(StepError::fail("unknown_cluster", "no known cluster is allowed for an app").reasons(reasons(&decision)))
+            let apps: Vec<&str> = decision.apps.iter().filter(|app| impossible(app)).map(|app| app.app.as_str()).collect();
+            let message = format!("no cluster that the placement of {} names may be used now", apps.join(", "));
+            Err(StepError::fail("unknown_cluster", message).reasons(reasons(&decision)))
         }
     }
+}
+
+/// Whether an app may run on no cluster that its placement names, whether that has room or not.
+fn impossible(app: &AppDecision) -> bool {
+    let closed = |group: &GroupDecision| group.considered.iter().all(|considered| considered.verdict == Verdict::NotAllowed);
+    app.groups.is_empty() || app.groups.iter().any(|group| group.placement.is_none() && closed(group))
 }
 
 /// Clears the state of the previous round. The counts of decisions stay: undo of the earlier rounds needs them.
 fn start_round<W: SeeksRoom>(ctx: &mut Ctx<W>) {
     let before = std::mem::take(search(ctx).state);
     ctx.state = W::next_round(std::mem::take(&mut ctx.state));
-    let SearchState { tries, overflow_tries, refused, avoided, priority, .. } = before;
-    *search(ctx).state = SearchState { tries, overflow_tries, refused, avoided, priority, ..SearchState::default() };
+    let SearchState { tries, overflow_tries, refused, avoided, asked, hopes, priority, .. } = before;
+    *search(ctx).state = SearchState { tries, overflow_tries, refused, avoided, asked, hopes, priority, ..SearchState::default() };
 }
 
 fn decision_name(state: &SearchState, round: i32) -> String {
