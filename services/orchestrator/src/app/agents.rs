@@ -248,6 +248,7 @@ impl App {
                     revision,
                     kept: vec![update::Kept { old, digest: made.rendered.digest.clone(), request }],
                     added: Vec::new(),
+                    together: BTreeMap::new(),
                     dropped: Vec::new(),
                     approved: vec![made.app.clone()],
                     after: BTreeMap::new(),

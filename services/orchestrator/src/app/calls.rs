@@ -1,6 +1,6 @@
 //! The call graph of a group's composite app: the calls that placement takes into account, and node preferences between apps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::groups::{CallGraph, Grouping, Limits, Service, Variant};
 use sqlx::PgConnection;
@@ -9,6 +9,7 @@ use super::{Error, Group, measured};
 use crate::render::prefer::PreferredPeers;
 use crate::resources::CALL_GRAPH;
 use crate::resources::call_graph::{CallGraphSpec, CallSource};
+use crate::store::revision::RevisionApp;
 
 /// The call graph with its measured calls, if there is one.
 ///
@@ -56,9 +57,59 @@ pub fn preferences(graph: Option<&CallGraphSpec>, apps: &[String]) -> BTreeMap<S
     peers
 }
 
+/// For each of the `new` apps of a group the other apps of it with which the call graph keeps it together. Empty unless it says so.
+pub fn kept_together(apps: &[RevisionApp], new: &BTreeSet<&str>) -> BTreeMap<String, Vec<String>> {
+    let Some(terms) = apps.iter().find_map(|app| app.terms.calls.as_ref()).filter(|calls| calls.keep_together) else {
+        return BTreeMap::new();
+    };
+    let services = apps.iter().map(|app| Service { name: app.app.app.clone(), request: [0.0; 2], replicas: 1 });
+    let known = |name: &str| apps.iter().any(|app| app.app.app == name);
+    let of = |app: &'_ RevisionApp| -> Vec<(String, String, f64)> {
+        let calls = app.terms.calls.iter().flat_map(|calls| &calls.to).filter(|call| known(&call.app));
+        calls.map(|call| (app.app.app.clone(), call.app.clone(), call.micro_calls as f64)).collect()
+    };
+    let calls: Vec<(String, String, f64)> = apps.iter().flat_map(of).collect();
+    // An invalid graph was refused when it was declared.
+    let Ok(graph) = CallGraph::named(services.collect(), calls.iter().map(|(from, to, calls)| (&**from, &**to, *calls))) else {
+        return BTreeMap::new();
+    };
+    let Ok(groups) = Grouping::of(&graph, Some(terms.rho as usize), Variant::Merge, &Limits::default()) else { return BTreeMap::new() };
+    let mut together = BTreeMap::new();
+    for group in &groups.groups {
+        let (arriving, others): (Vec<&str>, Vec<&str>) = group.iter().map(|at| &*apps[*at].app.app).partition(|app| new.contains(app));
+        if !others.is_empty() {
+            let others: Vec<String> = others.into_iter().map(str::to_owned).collect();
+            together.extend(arriving.into_iter().map(|app| (app.to_owned(), others.clone())));
+        }
+    }
+    together
+}
+
 #[cfg(test)]
 mod tests {
+    use drover_api::scheduling::PlacementTerms;
+
     use super::*;
+    use crate::store::deployment::ApprovedApp;
+
+    #[test]
+    fn new_apps_are_kept_together_with_those_of_their_call_group_only_if_the_graph_says_so() {
+        let together = |keep: bool, rho: u32| {
+            let spec: CallGraphSpec = serde_json::from_value(serde_json::json!({
+                "rho": rho, "keepTogether": keep,
+                "calls": [{"from": "web", "to": "cart", "calls": 9}, {"from": "cart", "to": "db", "calls": 5}, {"from": "web", "to": "gone", "calls": 9}],
+            }))
+            .unwrap();
+            let app = |name: &str| RevisionApp {
+                app: ApprovedApp { app: name.into(), digest: String::new(), namespace: String::new(), demand: Default::default() },
+                terms: PlacementTerms { calls: Some(spec.terms(name, &[])), ..PlacementTerms::default() },
+            };
+            kept_together(&["web", "cart", "db", "mail"].map(app), &BTreeSet::from(["cart", "mail"]))
+        };
+        assert_eq!(together(true, 4), BTreeMap::from([("cart".to_owned(), vec!["web".to_owned(), "db".to_owned()])]));
+        assert_eq!(together(true, 2), BTreeMap::from([("cart".to_owned(), vec!["web".to_owned()])]), "the heaviest call comes first");
+        assert!(together(false, 4).is_empty() && together(true, 1).is_empty());
+    }
 
     #[test]
     fn preferences_weigh_calls_within_the_group_and_need_permission() {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::actions::clusters::LabelledMembers;
 use super::basis::Basis;
 use super::controllers::{ControllerAnswer, GroupAdvice};
-use super::{App, Error, Group, GroupPath, approve, claims, dependencies, everywhere, group, intent_change, logical_cloud, terms};
+use super::{App, Error, Group, GroupPath, approve, calls, claims, dependencies, everywhere, group, intent_change, logical_cloud, terms};
 use crate::environment::Statuses;
 use crate::peers::Placement;
 use crate::store::binding::{self, Binding, Role};
@@ -314,6 +314,8 @@ pub(super) async fn update_order(
             });
         }
     }
+    let new: BTreeSet<&str> = added.iter().map(Delivery::app).filter(|app| running.iter().all(|old| old.app != *app)).collect();
+    let together = calls::kept_together(apps, &new);
     let revision = deployment::next_revision(tx, group.dig.id).await?;
     let approved = apps.iter().map(|app| app.app.clone()).collect();
     Ok(update::Order {
@@ -322,6 +324,7 @@ pub(super) async fn update_order(
         revision,
         kept,
         added,
+        together,
         dropped,
         approved,
         after,

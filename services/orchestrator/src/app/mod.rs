@@ -25,6 +25,7 @@ pub mod logical_cloud;
 pub mod lookup;
 pub mod measured;
 mod migrate;
+mod newcomer;
 pub mod notes;
 pub mod operations;
 mod plans;

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_api::plans::{PlanDocument, PlanOrder};
-use drover_api::scheduling::{AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Outcome, PlanKind, RefusedDestination, WhenFull};
+use drover_api::scheduling::{AppRequest, Decision, MemberKey, PlanKind, RefusedDestination};
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::basis::Basis;
-use super::preflight::{self, Candidate, Refusal};
+use super::newcomer::NewApps;
+use super::preflight::Refusal;
 use super::revisions::{self, ObjectDiff, Objects};
 use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::grants::{self, Rights};
+use crate::store::grants;
 use crate::store::revision::Requester;
 use crate::store::{bundle, hold, refused_destination};
 use crate::workflows::{self, surge, update};
@@ -79,7 +80,7 @@ fn on_member(binding: &binding::Binding) -> AppOnMember {
 }
 
 /// An order for a plan that is only shown.
-fn dry_plan(
+pub(super) fn dry_plan(
     kind: PlanKind,
     (excluded, refused): (BTreeMap<Uuid, String>, Vec<RefusedDestination>),
     released: Vec<Uuid>,
@@ -120,7 +121,8 @@ impl App {
         let advice = self.advice(path, true).await?;
         apps.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         let candidates = self.stored(approved).await?;
-        self.newcomer(group.dig, apps, (rights, &candidates), (excluded, refused), by).await
+        self.newcomer(NewApps { dig: group.dig, apps, together: BTreeMap::new(), rights, candidates: &candidates, excluded, refused, by })
+            .await
     }
 
     /// What instantiate would do if the group were approved first. Nothing is written.
@@ -136,68 +138,7 @@ impl App {
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
         let (dig, apps, candidates) = (prepared.group.dig.clone(), prepared.requests(), prepared.candidates());
-        self.newcomer(dig, apps, (rights, &candidates), (excluded, refused), by).await
-    }
-
-    /// Where new apps would be placed, and what would have to be moved for them.
-    async fn newcomer(
-        &self,
-        dig: DigRef,
-        apps: Vec<AppRequest>,
-        (rights, candidates): (Rights, &[Candidate]),
-        (excluded, refused): (BTreeMap<Uuid, String>, Vec<RefusedDestination>),
-        by: &Requester,
-    ) -> Result<Preview, Error> {
-        let mut request = DecisionRequest {
-            dig: dig.clone(),
-            apps: apps.clone(),
-            overflow: false,
-            refused: Vec::new(),
-            operation: Uuid::nil(),
-            fence: 0,
-        };
-        let mut decision = self.services.placement.decide_dry(&request).await?;
-        // Where a cluster refuses the objects because of what it has, instantiate goes on to the next one.
-        let mut turned_down: Vec<Refusal> = Vec::new();
-        while decision.outcome == Outcome::Placed {
-            let found = self.refusals(&dig, rights.clone(), candidates, preflight::places(&decision.apps)).await;
-            if found.is_empty() {
-                turned_down.clear();
-                break;
-            }
-            let lasting = found.iter().any(|refusal| !refusal.elsewhere);
-            request.refused.extend(found.iter().map(|refusal| refusal.as_destination(dig.id)));
-            turned_down.extend(found);
-            if lasting {
-                break;
-            }
-            let next = self.services.placement.decide_dry(&request).await?;
-            if next.outcome != Outcome::Placed {
-                break;
-            }
-            decision = next;
-        }
-        let basis = Basis::of(&apps, &decision, None);
-        let mut preview = Preview { plan: None, overflow: None, refusals: Vec::new(), basis, decision };
-        let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
-        // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
-        if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
-            let kind = PlanKind::Newcomer { dig: dig.clone(), apps: apps.clone() };
-            let order = dry_plan(kind, (excluded, refused), Vec::new(), by);
-            let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
-            if plan.plan.is_none() && insists {
-                request.overflow = true;
-                preview.overflow = Some(self.services.placement.decide_dry(&request).await?);
-            }
-            preview.basis = Basis::of(&apps, &preview.decision, plan.plan.as_ref());
-            preview.plan = Some(plan);
-        }
-        let planned = preview.plan.as_ref().and_then(|document| document.plan.as_ref()).map(|plan| plan.newcomer.as_slice());
-        let overflow = preview.overflow.iter().flat_map(|decision| preflight::places(&decision.apps));
-        let places = overflow.chain(planned.into_iter().flat_map(preflight::places)).collect();
-        preview.refusals = self.refusals(&dig, rights, candidates, places).await;
-        preview.refusals.extend(turned_down);
-        Ok(preview)
+        self.newcomer(NewApps { dig, apps, together: BTreeMap::new(), rights, candidates: &candidates, excluded, refused, by }).await
     }
 
     /// What terminate would remove now.
@@ -260,7 +201,8 @@ impl App {
         let newcomer = if apps.is_empty() {
             None
         } else {
-            Some(self.newcomer(order.dig.clone(), apps, (rights.clone(), &candidates), (excluded, refused), by).await?)
+            let (dig, together, rights) = (order.dig.clone(), order.together.clone(), rights.clone());
+            Some(self.newcomer(NewApps { dig, apps, together, rights, candidates: &candidates, excluded, refused, by }).await?)
         };
         let places = order.kept.iter().map(|kept| (kept.old.app.clone(), kept.old.member.clone())).collect();
         let refusals = self.refusals(&order.dig, rights, &candidates, places).await;

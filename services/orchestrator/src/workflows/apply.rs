@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Preflight, Share};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Preflight, PreflightAnswer, Share};
 use drover_store::Timestamp;
 use drover_workflow::StepError;
 use serde::{Deserialize, Serialize};
@@ -111,10 +111,10 @@ async fn with_rights(environment: &Environment, binding: &Binding, desired: Desi
 /// # Errors
 ///
 /// Every error is a retry.
-pub async fn preflight(environment: &Environment, binding: &Binding) -> Result<Vec<String>, StepError> {
+pub async fn preflight(environment: &Environment, binding: &Binding) -> Result<PreflightAnswer, StepError> {
     let objects = objects(environment, binding).await?;
     let desired = with_rights(environment, binding, binding.desired(DesiredState::Present, 0)).await?;
-    Ok(environment.services.synchronizer.preflight(&Preflight { binding: desired, objects }).await?.reasons)
+    Ok(environment.services.synchronizer.preflight(&Preflight { binding: desired, objects }).await?)
 }
 
 async fn put_binding(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
@@ -133,6 +133,12 @@ fn refused(error: PeerError) -> StepError {
 }
 
 impl ApplyProgress {
+    /// Forgets bindings that are being removed, so that others of their apps are sent.
+    pub fn forget(&mut self, bindings: &[Binding]) {
+        bindings.iter().for_each(|binding| drop(self.sent.remove(&binding.id)));
+        self.reached.clear();
+    }
+
     /// Sends the bindings whose dependencies are fulfilled and assesses all of them by `deadlines`.
     ///
     /// # Errors

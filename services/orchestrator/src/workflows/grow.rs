@@ -74,6 +74,7 @@ pub struct Grow;
 
 impl SeeksRoom for Grow {
     const DECIDE: &'static str = "decide";
+    const WRITES: bool = false;
     fn search<'a>(order: &'a Order, state: &'a mut GrowState) -> Search<'a> {
         Search { dig: &order.dig, apps: &order.additional, chosen: None, state: &mut state.search }
     }

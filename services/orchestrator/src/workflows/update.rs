@@ -1,7 +1,7 @@
 //! Updating a deployment intent group in place: room for the larger of old and new (others are moved away for it, [`surge`]), new objects,
 //! and when these are ready, the new revision becomes current. An app changes its cluster only if its placement intent was edited and no longer allows it
-//! where it runs; then the new copy starts first. Before the pivot, undo applies the
-//! old bundles again and restores the claims.
+//! where it runs; then the new copy starts first. A new copy that its member refuses for what it has is placed elsewhere, as in `instantiate`;
+//! a copy that stays is not. Before the pivot, undo applies the old bundles again and restores the claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::apply::{Applied, ApplyProgress};
 use super::remove::{self, Removal, RemovesCopies};
-use super::room::{self, Search, SearchState, SeeksRoom, targets};
+use super::room::{self, REPLANS, Search, SearchState, SeeksRoom, targets};
 use super::surge::{self, Surge};
 use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, wait_for_capacity};
 use crate::environment::Environment;
@@ -38,6 +38,9 @@ pub struct Order {
     pub kept: Vec<Kept>,
     /// Apps that are new in the group.
     pub added: Vec<Delivery>,
+    /// Of these, by app: those that run and with which the call graph keeps it together.
+    #[serde(default)]
+    pub together: BTreeMap<String, Vec<String>>,
     /// Bindings of apps that the group no longer has.
     pub dropped: Vec<Uuid>,
     /// The apps of the new revision, as a later instantiate would use them.
@@ -97,6 +100,9 @@ pub struct UpdateState {
     pub search: SearchState,
     #[serde(default)]
     progress: ApplyProgress,
+    /// Why the apps that are new must be placed again.
+    #[serde(default)]
+    lost: Option<String>,
     /// Of applying the old bundles again.
     #[serde(default)]
     back: ApplyProgress,
@@ -113,7 +119,8 @@ impl SeeksRoom for Update {
         Search { dig: &order.dig, apps: &order.added, chosen: None, state: &mut state.search }
     }
     fn next_round(before: UpdateState) -> UpdateState {
-        UpdateState { removal: before.removal.for_next_round(), ..UpdateState::default() }
+        // The copies that stay have their new bundles already.
+        UpdateState { removal: before.removal.for_next_round(), progress: before.progress, ..UpdateState::default() }
     }
 }
 
@@ -164,6 +171,8 @@ impl Workflow for Update {
             .step(Step::local("bind", bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
             // The new bundles. Undo applies the old ones again, which also restores objects that were pruned.
             .step(Step::wait("deliver", deliver).at(SYNCHRONIZER).undo(put_back))
+            // A member refused an app that is new, and another one accepts it: remove the new copies and place them again.
+            .step(Step::wait("replan_added", replan_added).at(SYNCHRONIZER).when(|_, state: &UpdateState| state.lost.is_some()))
             .pivot(Step::local("become_current", become_current))
             // Releases the surge, and what the new revision needs less than the old one. A newcomer may be promised the room of apps
             // that are dropped while their copies are being removed.
@@ -220,7 +229,8 @@ async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
 
 async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
-    bindings.extend(targets(ctx)?);
+    let added = targets(ctx)?;
+    bindings.extend(added.iter().cloned());
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let (environment, after) = (ctx.environment.clone(), ctx.input.after.clone());
     ctx.state.progress.rollback = ctx.input.rollback;
@@ -230,9 +240,34 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
             ctx.progress(note);
             Ok(Outcome::park(keys).until(until))
         }
-        Applied::Failed { code, reason, .. } => Err(StepError::fail(&code, format!("{reason}; the old revision is applied again"))),
+        Applied::Failed { binding, code, reason, elsewhere } => {
+            let target = added.iter().find(|target| target.id == binding).filter(|_| elsewhere && ctx.round <= REPLANS);
+            let refusals = match target {
+                Some(target) => {
+                    let others = ctx.input.together.get(&target.app).cloned().unwrap_or_default();
+                    room::accepted_elsewhere(ctx, target, &reason, &others).await?
+                }
+                None => Err(Vec::new()),
+            };
+            let Err(refusals) = refusals else {
+                ctx.state.lost = Some(reason);
+                return Ok(Outcome::next());
+            };
+            Err(StepError::fail(&code, format!("{reason}; the old revision is applied again")).reasons(refusals))
+        }
         Applied::Unschedulable { reason, .. } => Err(StepError::fail("not_ready", format!("{reason}; the old revision is applied again"))),
     }
+}
+
+async fn replan_added(ctx: &mut Ctx<Update>) -> StepResult {
+    let Some(reason) = ctx.state.lost.clone() else { return Ok(Outcome::next()) };
+    ctx.progress(format!("looking for another place: {reason}"));
+    if let Some(park) = remove::remove_targets(ctx).await? {
+        return Ok(park);
+    }
+    let added = targets(ctx)?;
+    ctx.state.progress.forget(&added);
+    Ok(Outcome::Repeat(Update::DECIDE))
 }
 
 /// Undo: applies the old bundles again and waits until they are ready or have failed.
@@ -275,7 +310,7 @@ async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {
         return Ok(park);
     }
     remove::mark_left(ctx, &removed.left).await?;
-    ctx.progress("updated");
+    ctx.progress(ctx.state.search.told("updated"));
     Ok(Outcome::next())
 }
 

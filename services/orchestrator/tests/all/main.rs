@@ -18,6 +18,7 @@ mod once;
 mod outward;
 mod readside;
 mod reliefs;
+mod refusals;
 mod relocation;
 mod replanning;
 mod scenarios;

@@ -12,11 +12,16 @@ use crate::scenarios::{approved, expect_state, full, plan, run, stack};
 use crate::support::{Stack, deployment, doc};
 
 /// `shop` runs on b and gets a second app `extra` of 900m, allowed on these clusters. The update is not started.
-async fn growing(stack: &Stack, on: &[&str], when_full: Option<&str>) -> String {
+pub async fn growing(stack: &Stack, on: &[&str], when_full: Option<&str>) -> String {
+    growing_by(stack, "900m", on, when_full).await
+}
+
+/// The same with so much CPU.
+pub async fn growing_by(stack: &Stack, cpu: &str, on: &[&str], when_full: Option<&str>) -> String {
     let dig = approved(stack, "shop", "300m", &["b"], None).await;
     expect_state(&run(stack, &format!("{dig}/instantiate")).await, "succeeded");
     let mut body = doc("extra", None);
-    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("extra", "900m", 1)).into();
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("extra", cpu, 1)).into();
     stack.post("/v2/projects/p/composite-apps/shop/v1/apps", body, 201).await;
     let any_of: Vec<_> = on.iter().map(|cluster| json!({"clusterProvider": member(cluster).provider(), "cluster": cluster})).collect();
     let mut spec = json!({"app": "extra", "intent": {"anyOf": any_of}});

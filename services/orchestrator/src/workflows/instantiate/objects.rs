@@ -46,7 +46,7 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
         Applied::Failed { binding, code, reason, elsewhere: true } if ctx.round <= REPLANS => {
             let target = targets.iter().find(|target| target.id == binding);
             let target = target.ok_or_else(|| StepError::fail("internal", format!("{binding} is no binding of this operation")))?;
-            match room::accepted_elsewhere(ctx, target, &reason).await? {
+            match room::accepted_elsewhere(ctx, target, &reason, &[]).await? {
                 Ok(()) => ctx.state.lost = Some(reason),
                 Err(refusals) => return Err(StepError::fail(&code, reason).reasons(refusals)),
             }
@@ -90,9 +90,6 @@ pub(super) async fn become_current(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnec
     binding::set_role(&mut *tx, &ids, Role::Current, ctx.id).await?;
     deployment::reach(&mut *tx, ctx.input.dig.id, DeploymentState::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     hold::drop_all(tx, ctx.id).await?;
-    ctx.progress(match ctx.state.search.not_there() {
-        avoided if avoided.is_empty() => "instantiated".to_owned(),
-        avoided => format!("instantiated; {}", avoided.join("; ")),
-    });
+    ctx.progress(ctx.state.search.told("instantiated"));
     Ok(Outcome::next())
 }

@@ -4,6 +4,7 @@
 //! A search may take several rounds: when the moves of a plan fail because something changed meanwhile, the next round decides and
 //! plans again.
 
+mod ask_first;
 mod decide;
 mod make_room;
 mod other_place;
@@ -26,6 +27,7 @@ use crate::store::binding::{Binding, Role};
 
 pub(super) use decide::{decide, release_decision};
 pub(super) use make_room::{make_room, release_made, release_room, room_made};
+pub use other_place::stays_with;
 pub(super) use other_place::{accepted_elsewhere, has_other_place, moves_make_room};
 pub(super) use overflow::{overflow, release_overflow};
 pub(super) use plan::{places, plan, plan_order, why_infeasible};
@@ -42,6 +44,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub trait SeeksRoom: Workflow<Environment = Environment> {
     /// The step that a new round begins with.
     const DECIDE: &'static str;
+    /// Whether the objects of the apps are written when they have room. Not if they are there already.
+    const WRITES: bool = true;
     /// Borrows what room is needed for and how far the search is.
     fn search<'a>(order: &'a Self::Input, state: &'a mut Self::State) -> Search<'a>;
     /// What a new round starts with, besides what its search keeps.
@@ -60,7 +64,8 @@ pub struct Search<'a> {
     pub state: &'a mut SearchState,
 }
 
-/// How far a search for room is. The two maps, `refused`, `avoided` and `priority` are of all rounds, the rest is of the current one.
+/// How far a search for room is. The two maps, `refused`, `avoided`, `asked`, `hopes` and `priority` are of all rounds, the rest is of the
+/// current one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SearchState {
     /// How many decisions each round repeated because clusters were silent. Undo finds the last decision by it.
@@ -95,6 +100,12 @@ pub struct SearchState {
     /// Members that refused an app of the group, or on which its pods found no nodes, of all rounds.
     #[serde(default)]
     pub(super) avoided: Vec<RefusedDestination>,
+    /// Members that were asked whether they would accept an app before others were moved for it.
+    #[serde(default)]
+    asked: Vec<(String, MemberKey)>,
+    /// Those of them that may accept it when others have left.
+    #[serde(default)]
+    hopes: Vec<(String, MemberKey)>,
     /// Apps that must be applied in this order, each when the one before is ready.
     #[serde(default)]
     order: Vec<String>,
@@ -124,10 +135,10 @@ impl SearchState {
         }
     }
 
-    /// Where apps of the group could not run, and why, for people.
-    pub(super) fn not_there(&self) -> Vec<String> {
-        let avoided = self.avoided.iter();
-        avoided.map(|RefusedDestination { app, member, reason, .. }| format!("{app} not on {member}: {reason}")).collect()
+    /// What was done, and where apps of the group could not run, and why, for people.
+    pub(super) fn told(&self, done: &str) -> String {
+        let not_there = |RefusedDestination { app, member, reason, .. }: &_| format!("; {app} not on {member}: {reason}");
+        done.to_owned() + &self.avoided.iter().map(not_there).collect::<String>()
     }
 
     /// Whether the decision found no room for `apps`.
@@ -173,6 +184,24 @@ impl Search<'_> {
         self.apps.iter().any(|app| app.request.terms.when_full == WhenFull::Preferred)
     }
 
+    /// The copy of an app that has, or would have, room at a member.
+    fn copy(&self, app: &str, member: &MemberKey, id: Uuid, operation: Uuid) -> Result<Binding, StepError> {
+        let delivery = self.apps.iter().find(|delivery| delivery.app() == app);
+        let delivery =
+            delivery.ok_or_else(|| StepError::fail("internal", format!("the decision names the app {app}, which was not asked for")))?;
+        Ok(Binding {
+            id,
+            dig: self.dig.clone(),
+            app: app.to_owned(),
+            member: member.clone(),
+            namespace: delivery.namespace.clone(),
+            digest: delivery.digest.clone(),
+            request: delivery.request.clone(),
+            role: Role::Target,
+            operation,
+        })
+    }
+
     fn decision_request(&self, operation: Uuid, fence: i64, overflow: bool) -> DecisionRequest {
         DecisionRequest { dig: self.dig.clone(), apps: self.requests(), overflow, refused: self.state.avoided.clone(), operation, fence }
     }
@@ -186,24 +215,7 @@ fn search<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Search<'_> {
 pub(super) fn targets<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Vec<Binding>, StepError> {
     let operation = ctx.id;
     let search = search(ctx);
-    let target = |placed: &PlacedApp| {
-        let app =
-            search.apps.iter().find(|app| app.app() == placed.app).ok_or_else(|| {
-                StepError::fail("internal", format!("the decision names the app {}, which was not asked for", placed.app))
-            })?;
-        Ok(Binding {
-            id: placed.binding,
-            dig: search.dig.clone(),
-            app: placed.app.clone(),
-            member: placed.member.clone(),
-            namespace: app.namespace.clone(),
-            digest: app.digest.clone(),
-            request: app.request.clone(),
-            role: Role::Target,
-            operation,
-        })
-    };
-    search.state.placed.iter().map(target).collect()
+    search.state.placed.iter().map(|placed| search.copy(&placed.app, &placed.member, placed.binding, operation)).collect()
 }
 
 /// Asks placement for a decision and its claims. The same name in the same round returns the decision that was made.

@@ -16,13 +16,19 @@ pub(in super::super) async fn has_other_place<W: SeeksRoom>(ctx: &mut Ctx<W>, co
 }
 
 /// Records that the member of `copy` refused its objects, and looks for another one, as it is or after moves. Each is asked first whether
-/// it would accept them, so that nothing is moved for an app that is refused there too. `Err`: why it cannot run on any of its members.
+/// it would accept them, so that nothing is moved for an app that is refused there too. An app that stays together with `others` goes nowhere
+/// else. `Err`: why it cannot run on any of its members.
 pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
     ctx: &mut Ctx<W>,
     copy: &Binding,
     reason: &str,
+    others: &[String],
 ) -> Result<Result<(), Vec<String>>, StepError> {
-    avoid(ctx, copy, &copy.member, without_place(copy, reason).to_owned(), true);
+    let reason = without_place(copy, reason).to_owned();
+    if let Some(stays) = stays_with(&copy.app, others) {
+        return Ok(Err(vec![format!("{}: {}: {reason}", copy.app, copy.member), stays]));
+    }
+    avoid(ctx, copy, &copy.member, reason, true);
     loop {
         let places = match other_places(ctx, copy).await? {
             Ok(places) => places,
@@ -31,7 +37,7 @@ pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
         let mut accepted = true;
         for place in places {
             let there = Binding { member: place.clone(), ..copy.clone() };
-            let against = apply::preflight(&ctx.environment.clone(), &there).await?;
+            let against = apply::preflight(&ctx.environment.clone(), &there).await?.reasons;
             if !against.is_empty() {
                 avoid(ctx, copy, &place, against.join("; "), true);
                 accepted = false;
@@ -48,11 +54,17 @@ fn without_place<'r>(copy: &Binding, reason: &'r str) -> &'r str {
     reason.strip_prefix(&format!("{} on {}: ", copy.app, copy.member)).unwrap_or(reason)
 }
 
-fn avoid<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, member: &MemberKey, reason: String, refuses: bool) {
+pub(super) fn avoid<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, member: &MemberKey, reason: String, refuses: bool) {
     let refused = RefusedDestination { dig: copy.dig.id, app: copy.app.clone(), member: member.clone(), reason, refuses };
     let avoided = &mut search(ctx).state.avoided;
     avoided.retain(|known| known.app != refused.app || known.member != refused.member);
     avoided.push(refused);
+}
+
+/// What people are told of an app that its call graph keeps together with these, which run; `None` if there are none.
+pub fn stays_with(app: &str, others: &[String]) -> Option<String> {
+    (!others.is_empty())
+        .then(|| format!("{app}: its call graph keeps it together with {}, so no other cluster is tried for it", others.join(", ")))
 }
 
 /// Where the app of `copy` would be placed without the members that later rounds avoid, as it is or after moves. `Err`: why nowhere.

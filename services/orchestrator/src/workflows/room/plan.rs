@@ -9,7 +9,7 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use uuid::Uuid;
 
 use super::super::{now, readiness, relocate};
-use super::{ChosenPlan, RETRY_INTERVAL, Search, SeeksRoom, search, turn, wait_for_clusters};
+use super::{ChosenPlan, RETRY_INTERVAL, Search, SeeksRoom, ask_first, search, turn, wait_for_clusters};
 use crate::environment::{OPERATION_ENDED, turn_key};
 use crate::store::planning_queue::{Turn, Until};
 use crate::store::{hold, refused_destination, revision};
@@ -31,6 +31,13 @@ pub(in super::super) async fn plan<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult
             Planned::Wait(park) => return Ok(park),
         },
     };
+    let refused = match &document.plan {
+        Some(plan) => !ask_first::accepted(ctx, plan).await?,
+        None => ask_first::hopes(ctx),
+    };
+    if refused {
+        return again_soon(ctx, "looking for a plan with a cluster that accepts the objects").await;
+    }
     let search = search(ctx);
     if let Some(plan) = &document.plan {
         search.state.plan = Some(accept(&search, document.id, plan)?);

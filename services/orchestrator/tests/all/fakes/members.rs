@@ -26,6 +26,8 @@ pub enum Behaviour {
     Refused,
     /// The member refuses its objects because of what is there.
     RefusedHere,
+    /// The member would refuse its objects now, and accepts them when they are written: what was in the way has left.
+    InTheWay,
     /// The member is unreachable.
     Unreachable,
     /// It is ready, and its pods take long to end.
@@ -241,7 +243,7 @@ impl FakeMembers {
             (false, Behaviour::Lingering) => Phase::Deleting,
             (false, _) => Phase::Gone,
             (true, Behaviour::OnlyOnePod) if inner.wants(desired).len() > 1 => Phase::Applied,
-            (true, Behaviour::Ready | Behaviour::Lingering | Behaviour::OnlyOnePod) => Phase::Ready,
+            (true, Behaviour::Ready | Behaviour::Lingering | Behaviour::OnlyOnePod | Behaviour::InTheWay) => Phase::Ready,
             (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
             (true, Behaviour::Refused | Behaviour::RefusedHere) => Phase::Failed,
         };
@@ -286,7 +288,11 @@ impl FakeMembers {
 
 /// Why a member refuses objects.
 fn against(behaviour: Behaviour) -> &'static str {
-    if behaviour == Behaviour::RefusedHere { "quota exceeded" } else { "spec.replicas: Invalid value" }
+    match behaviour {
+        Behaviour::RefusedHere => "quota exceeded",
+        Behaviour::InTheWay => "Service/default/victim exists in the member and is not this app's",
+        _ => "spec.replicas: Invalid value",
+    }
 }
 
 impl Inner {
@@ -390,9 +396,9 @@ impl Synchronizer for FakeMembers {
         assert!(!asked.objects.is_empty(), "nothing is asked about");
         let key = (asked.binding.app.clone(), asked.binding.member.cluster().to_owned());
         let behaviour = self.inner.lock().unwrap().behaviour.get(&key).copied();
-        let refuses = behaviour.filter(|behaviour| matches!(behaviour, Behaviour::Refused | Behaviour::RefusedHere));
+        let refuses = behaviour.filter(|behaviour| matches!(behaviour, Behaviour::Refused | Behaviour::RefusedHere | Behaviour::InTheWay));
         let reasons = refuses.into_iter().map(|behaviour| against(behaviour).to_owned()).collect();
-        Ok(PreflightAnswer { reasons, elsewhere: refuses == Some(Behaviour::RefusedHere) })
+        Ok(PreflightAnswer { reasons, elsewhere: refuses.is_some_and(|behaviour| behaviour != Behaviour::Refused) })
     }
 
     /// A test ends at once: it succeeds, or fails where its app is stuck, or goes on for ever where its app lingers.

@@ -11,15 +11,17 @@ use drover_workflow::WorkflowView;
 
 use super::{CaseFixture, Moves, WorkflowCase, claim_of, plan_to_b};
 use crate::base::{Base, rendered, request};
+use crate::fakes::Behaviour;
 
-struct Updating {
+/// The cluster `d`, to which a new app would go first, refuses it if `REFUSED`.
+struct Updating<const REFUSED: bool> {
     base: Base,
     dig: DigRef,
     web: Binding,
     old: Binding,
 }
 
-impl Updating {
+impl<const REFUSED: bool> Updating<REFUSED> {
     fn web_is(&self, cpu: i64, bundle: &str) -> Result<(), String> {
         let claim = claim_of(&self.base, "web")?;
         if (claim.request.demand.groups[0].requests.cpu, claim.surging) != (cpu, false) {
@@ -33,7 +35,7 @@ impl Updating {
 }
 
 #[async_trait]
-impl WorkflowCase for Updating {
+impl<const REFUSED: bool> WorkflowCase for Updating<REFUSED> {
     type Workflow = Update;
 
     async fn fresh() -> Self {
@@ -41,6 +43,9 @@ impl WorkflowCase for Updating {
         let dig = base.group("shop", DeploymentState::Instantiated).await;
         let web = base.serving(&dig, request("web", 300, &["a"]), "a").await;
         let old = base.serving(&dig, request("old", 300, &["b"]), "b").await;
+        if REFUSED {
+            base.fakes.members.behave("new", "d", Behaviour::RefusedHere);
+        }
         Self { base, dig, web, old }
     }
     fn base(&self) -> &Base {
@@ -48,13 +53,15 @@ impl WorkflowCase for Updating {
     }
     fn input(&self) -> update::Order {
         let digest = rendered("shop-new").digest;
-        let added = Delivery { request: request("new", 200, &["c"]), digest: digest.clone(), namespace: "default".into(), after: vec![] };
+        let allowed: &[&str] = if REFUSED { &["c", "d"] } else { &["c"] };
+        let added = Delivery { request: request("new", 200, allowed), digest: digest.clone(), namespace: "default".into(), after: vec![] };
         update::Order {
             dig: self.dig.clone(),
             from_revision: 1,
             revision: 2,
             kept: vec![update::Kept { old: self.web.clone(), digest, request: request("web", 400, &["a"]) }],
             added: vec![added],
+            together: BTreeMap::new(),
             dropped: vec![self.old.id],
             approved: vec![],
             after: BTreeMap::new(),
@@ -73,7 +80,11 @@ impl WorkflowCase for Updating {
 }
 
 mod alone {
-    drover_workflow::generic_tests!(super::CaseFixture<super::Updating>);
+    drover_workflow::generic_tests!(super::CaseFixture<super::Updating<false>>);
+}
+
+mod refused_at_first {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Updating<true>>);
 }
 
 /// An update that fits only where a victim has left: with `cpu` for each of its pods, of which there are two for a while. If the pods grow,
@@ -128,6 +139,7 @@ impl<const CPU: i64> WorkflowCase for Crowded<CPU> {
             revision: 2,
             kept: vec![update::Kept { old: self.web.clone(), digest: rendered("shop-new").digest, request: Self::web(CPU) }],
             added: vec![],
+            together: BTreeMap::new(),
             dropped: vec![],
             approved: vec![],
             after: BTreeMap::new(),
