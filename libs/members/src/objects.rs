@@ -167,6 +167,7 @@ impl Object {
         }
         // The digest of an object that apps may share must be equal in all of them, so it is taken before the labels are set.
         let shared = id.is_shareable().then(|| digest(&value));
+        let pods_labels = labels_of_pods(&id, &value);
         label(&mut value, owner.labels());
         for pointer in ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"] {
             if has_pods(&id)
@@ -177,6 +178,8 @@ impl Object {
             }
         }
         let digest: Arc<str> = shared.unwrap_or_else(|| digest(&value)).into();
+        // Not part of the digest: a Job that has ended would run again after an upgrade of Drover.
+        mapping(&mut value["metadata"], "labels").extend(pods_labels);
         let metadata = value.get_mut("metadata").expect("was made above");
         mapping(metadata, "annotations").insert(labels::DIGEST.into(), json!(digest));
         Self { id: Arc::new(id), digest, value }
@@ -221,6 +224,14 @@ impl PartialOrd for Object {
 
 fn has_pods(id: &ObjectId) -> bool {
     matches!(id.group(), "apps" | "batch") || id.kind == "ReplicationController"
+}
+
+/// The labels that Kubernetes gives an object of these kinds that has none: those of its pods. It does not once Drover has added its own.
+fn labels_of_pods(id: &ObjectId, value: &Value) -> Map<String, Value> {
+    let inherits = matches!((id.api_version.as_str(), id.kind.as_str()), ("batch/v1", "Job") | ("v1", "ReplicationController"));
+    let has_own = value["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
+    let of_pods = value["spec"]["template"]["metadata"]["labels"].as_object().filter(|_| inherits && !has_own);
+    of_pods.cloned().unwrap_or_default()
 }
 
 fn label(object: &mut Value, marks: impl IntoIterator<Item = (&'static str, String)>) {
@@ -325,6 +336,19 @@ mod tests {
         let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": {"template": {}}}}});
         let cron = Object::new(cron, true, "shop", &owner());
         assert_eq!(cron.value["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"][labels::APP], json!("web"));
+    }
+
+    #[test]
+    fn job_without_labels_gets_those_of_its_pods_as_from_kubernetes() {
+        let mut job = object("batch/v1", "Job", "certs");
+        job["spec"] = json!({"template": {"metadata": {"labels": {"app": "certs"}}, "spec": {}}});
+        let made = |job: &Value| Object::new(job.clone(), true, "shop", &owner()).value["metadata"]["labels"].clone();
+        assert_eq!((&made(&job)["app"], &made(&job)[labels::BINDING]), (&json!("certs"), &json!(owner().binding)));
+        job["metadata"]["labels"] = json!({"own": "one"});
+        assert_eq!((&made(&job)["app"], &made(&job)["own"]), (&Value::Null, &json!("one")));
+        let mut deployment = object("apps/v1", "Deployment", "web");
+        deployment["spec"] = job["spec"].clone();
+        assert_eq!(made(&deployment)["app"], Value::Null, "of other kinds it does not");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
+use super::known_apis::more_apis;
 use super::sandbox::Sandbox;
 use super::{AppSource, Archive, Profile, RenderError, Renderer};
 
@@ -78,8 +79,6 @@ impl Renderer for Helm {
     }
 }
 
-/// What every cluster serves and helm does not know without asking one: charts fall back to versions that are gone.
-const MORE_APIS: [&str; 2] = ["apiregistration.k8s.io/v1", "apiregistration.k8s.io/v1/APIService"];
 /// Name of the file in which the text of the notes is rendered.
 const NOTES: &str = "drover-notes";
 /// helm renders notes but prints them only when it installs: this template has them as a value.
@@ -109,7 +108,7 @@ impl Helm {
         let cannot_start = |error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display()));
         let mut command = self.command(home.path()).await.map_err(cannot_start)?;
         command.args(["template", &source.release]).arg(&folder).args(["--namespace", &source.namespace]).args(options);
-        command.args(MORE_APIS.iter().map(|api| format!("--api-versions={api}")));
+        command.args(more_apis().map(|api| format!("--api-versions={api}")));
         if profile.values.is_some() {
             command.arg("--values").arg(home.path().join("profile-values.yaml"));
         }

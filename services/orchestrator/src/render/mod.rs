@@ -7,6 +7,7 @@ pub mod archive;
 mod bundle;
 mod helm;
 mod input;
+mod known_apis;
 pub mod prefer;
 mod profile;
 mod sandbox;

@@ -245,9 +245,12 @@ async fn notes_are_rendered_with_the_values_and_names_of_the_chart() {
 #[tokio::test]
 async fn charts_know_apis_that_every_cluster_serves() {
     let Some(helm) = helm() else { return };
-    let template = TEMPLATE.replace("{{ .Values.image.tag }}", "{{ .Capabilities.APIVersions.Has \"apiregistration.k8s.io/v1\" | quote }}");
-    let rendered = render(&helm, &source(chart(&template))).await.unwrap();
-    assert_eq!(rendered.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap()["data"]["tag"], "true");
+    for api in ["apiregistration.k8s.io/v1", "policy/v1/PodDisruptionBudget", "networking.k8s.io/v1/Ingress"] {
+        let asks = format!("{{{{ .Capabilities.APIVersions.Has \"{api}\" | quote }}}}");
+        let rendered = render(&helm, &source(chart(&TEMPLATE.replace("{{ .Values.image.tag }}", &asks)))).await.unwrap();
+        let config = rendered.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+        assert_eq!(config["data"]["tag"], "true", "{api}");
+    }
 }
 
 #[tokio::test]
