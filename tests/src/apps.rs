@@ -13,6 +13,12 @@ pub struct App {
     volume: bool,
     /// StorageClass of the volume of each pod; it is a StatefulSet then.
     class: Option<String>,
+    /// Whether several pods may write these volumes at the same time.
+    overlaps: bool,
+    /// Whether its Service is exported to other clusters.
+    exported: bool,
+    /// Annotations of its Service.
+    service_annotations: Value,
     /// Image and shell command.
     program: Option<(String, String)>,
     /// The user that its containers run as, if not that of the image.
@@ -37,6 +43,9 @@ impl App {
             annotations: json!({}),
             volume: false,
             class: None,
+            overlaps: false,
+            exported: false,
+            service_annotations: json!({}),
             program: None,
             user: None,
             nodes: None,
@@ -89,6 +98,24 @@ impl App {
     /// Makes it a StatefulSet in which each pod has a volume of this class.
     pub fn stateful(mut self, class: &str) -> Self {
         self.class = Some(class.into());
+        self
+    }
+
+    /// Lets several pods write its volumes at the same time, so that a pod may start elsewhere before it has stopped.
+    pub fn overlapping(mut self) -> Self {
+        self.overlaps = true;
+        self
+    }
+
+    /// Exports its Service to the clusters of its pod network.
+    pub fn exported(mut self) -> Self {
+        self.exported = true;
+        self
+    }
+
+    /// Lets it count as serving when its Service answers a request of this path.
+    pub fn serving_when_it_answers(mut self, path: &str) -> Self {
+        self.service_annotations["drover.io/serving-http"] = path.into();
         self
     }
 
@@ -147,9 +174,13 @@ impl App {
         if let Some(port) = self.port {
             pod["containers"][0]["ports"] = json!([{"containerPort": port}]);
             documents.push(json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": self.service_annotations},
                 "spec": {"type": self.service_type.unwrap_or("ClusterIP"), "selector": {"app": name}, "ports": [{"port": 80, "targetPort": port}]},
             }));
+        }
+        if self.exported {
+            let export = json!({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": name}});
+            documents.push(export);
         }
         let mut workload = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -162,8 +193,12 @@ impl App {
         if let Some(class) = &self.class {
             workload["kind"] = "StatefulSet".into();
             workload["spec"]["serviceName"] = json!(name);
-            workload["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {
-                "accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}},
+            let (mode, annotations) = match self.overlaps {
+                true => ("ReadWriteMany", json!({"drover.io/may-overlap": "true"})),
+                false => ("ReadWriteOnce", json!({})),
+            };
+            workload["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data", "annotations": annotations}, "spec": {
+                "accessModes": [mode], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}},
             }}]);
         }
         documents.push(workload);

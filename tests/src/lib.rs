@@ -6,12 +6,16 @@
 
 pub mod apps;
 pub mod browser;
+pub mod definitions;
 pub mod emco;
+pub mod gateways;
 pub mod members;
 pub mod processes;
 mod ready;
+pub mod stand_in;
 mod system;
 pub mod terminal;
+pub mod volumes;
 
 pub use members::{Backend, Member};
 pub use ready::Witness;

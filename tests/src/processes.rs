@@ -120,6 +120,21 @@ impl Processes {
         }
     }
 
+    /// Starts a process `traffic` of the data path, and orchestrator anew, so that it follows that process.
+    pub async fn carry_routes(&mut self) {
+        let port = free_ports(1)[0];
+        let orchestrator = self.instances.get_mut("orchestrator").expect("it was started");
+        let mut environment = orchestrator.environment.clone();
+        orchestrator.environment.push(("DROVER_TRAFFIC_URLS".to_owned(), format!("{}://127.0.0.1:{port}", self.scheme)));
+        environment.push(("DROVER_TRAFFIC_DIR".to_owned(), self.directory.path().join("traffic").display().to_string()));
+        self.instances.insert("traffic".to_owned(), Instance { service: "traffic", port, environment, child: None });
+        self.run("traffic");
+        self.kill("orchestrator");
+        self.run("orchestrator");
+        self.until_ready("traffic").await;
+        self.until_ready("gateway").await;
+    }
+
     /// The environment variable by which peers find the process `name`, and its value.
     fn peer_setting(&self, name: &str) -> (String, String) {
         let instance = &self.instances[name];

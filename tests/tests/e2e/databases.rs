@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, free_port};
+use drover_e2e::volumes::{CLASS, class, volume};
 use drover_e2e::{Backend, System, succeeded};
 use drover_testkit::{Image, eventually};
 use serde_json::json;
@@ -17,7 +18,6 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::kubelets::move_to_and_fro;
-use super::stateful::{CLASS, class, volume};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const IMAGE: &str = "drover.local/postgres:1";

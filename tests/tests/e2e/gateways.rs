@@ -6,10 +6,8 @@ use drover_api::operations::OperationState;
 use drover_api::traffic::{RouteList, RouteView};
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, free_port};
-use drover_e2e::{Backend, System, failed, scenario, succeeded};
-use drover_testkit::{crds, eventually};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use drover_e2e::{System, failed, gateways, scenario, succeeded};
+use drover_testkit::eventually;
 use serde_json::{Value, json};
 
 use super::drains;
@@ -18,32 +16,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The cluster with the gateway.
 const AT: &str = "private-a";
 
-fn api(system: &System, group: &str, kind: &str) -> Api<DynamicObject> {
-    let (client, resource) = (system.member(AT).client.clone(), ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)));
-    if kind == "HTTPRoute" { Api::namespaced_with(client, "default", &resource) } else { Api::all_with(client, &resource) }
-}
-
-fn http_routes(system: &System) -> Api<DynamicObject> {
-    api(system, "gateway.networking.k8s.io", "HTTPRoute")
-}
-
-/// Makes an `HTTPRoute` with these backends.
 async fn backends(system: &System, names: &[&str]) {
-    let backends: Vec<Value> = names.iter().map(|name| json!({"name": name, "port": 80})).collect();
-    let route = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "shop"}, "spec": {"rules": [{"backendRefs": backends}]}});
-    eventually(PATIENCE, async || http_routes(system).patch("shop", &PatchParams::apply("user").force(), &Patch::Apply(&route)).await.ok())
-        .await;
+    gateways::set_backends(system.member(AT), names).await;
 }
 
-/// The weights of the backends.
 async fn weights(system: &System) -> Vec<u64> {
-    let route = http_routes(system).get("shop").await.unwrap();
-    let backends = route.data["spec"]["rules"][0]["backendRefs"].as_array().unwrap().clone();
-    backends.iter().map(|backend| backend["weight"].as_u64().unwrap_or(1)).collect()
+    gateways::weights(system.member(AT)).await
 }
 
 async fn weigh(system: &System, wanted: &[u64]) {
-    eventually(PATIENCE, async || (weights(system).await == wanted).then_some(())).await;
+    gateways::weigh(system.member(AT), wanted).await;
 }
 
 async fn route(system: &System) -> RouteView {
@@ -56,20 +38,7 @@ async fn drain(system: &System, provider: &str, cluster: &str) -> String {
 }
 
 async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
-    let definition = match system.backend {
-        Backend::Real => crds("gateway-api").remove(0),
-        Backend::Simulated => json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "httproutes.gateway.networking.k8s.io"},
-            "spec": {"group": "gateway.networking.k8s.io", "scope": "Namespaced",
-                "names": {"plural": "httproutes", "singular": "httproute", "kind": "HTTPRoute", "listKind": "HTTPRouteList"},
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}),
-    };
-    let definitions = api(system, "apiextensions.k8s.io", "CustomResourceDefinition");
-    definitions
-        .patch("httproutes.gateway.networking.k8s.io", &PatchParams::apply("user").force(), &Patch::Apply(&definition))
-        .await
-        .unwrap();
+    gateways::define(system.member(AT), system.backend).await;
     backends(system, &["web"]).await;
     let group = Group::new("shop", App::new("web", 300).replicas(2).serving(8080)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
     let gateway = json!({"cluster": format!("onprem+{AT}"), "namespace": "default", "httpRoute": "shop"});

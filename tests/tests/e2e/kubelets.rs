@@ -1,8 +1,5 @@
 //! What only real kubelets show: programs that are run in containers, and the paper's experiment with volumes: two pods, two volumes in one
-//! shared directory, each serving its own page.
-//!
-//! Each pod writes its node and the time of the machine to its volume every 50 ms. A volume whose lines change from one node to another more
-//! often than there were moves had two writers.
+//! shared directory, each serving its own page ([`drover_e2e::volumes`]).
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,53 +7,22 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use drover_api::access::AuditList;
+use drover_api::operations::Operation;
 use drover_e2e::apps::App;
-use drover_e2e::emco::Group;
+use drover_e2e::emco::{Group, ended};
 use drover_e2e::terminal::Terminal;
+use drover_e2e::volumes::Directories;
 use drover_e2e::{API_TOKEN, Backend, System, succeeded};
 use drover_testkit::{eventually, needs};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use super::stateful::{CLASS, class, drain, volume};
+use super::drains;
+use super::stateful::drain;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Serves the volume on port 8080, and writes who and when into it.
-const PROGRAM: &str =
-    "httpd -p 8080 -h /data; while true; do read now idle < /proc/uptime; echo \"$NODE $now\" >> /data/writers; usleep 50000; done";
-
-/// What the pod with this ordinal answers.
-async fn page(system: &System, member: &str, ordinal: u32) -> Option<String> {
-    let pod = system.member(member).pods().get_opt(&format!("db-{ordinal}")).await.unwrap()?;
-    let address = pod.status?.pod_ip?;
-    reqwest::get(format!("http://{address}:8080/index.html")).await.ok()?.text().await.ok()
-}
-
-async fn serves_its_volume(system: &System, member: &str) {
-    for ordinal in 0..2 {
-        let wanted = format!("volume {ordinal}");
-        eventually(PATIENCE, async || (page(system, member, ordinal).await? == wanted).then_some(())).await;
-    }
-}
-
-/// The writers of a volume in their order, and the longest time between two of them in seconds.
-fn writers(volume: &Path) -> (Vec<String>, f64) {
-    let text = std::fs::read_to_string(volume.join("writers")).unwrap();
-    let (mut writers, mut last, mut gap) = (Vec::<String>::new(), 0.0, 0.0_f64);
-    for line in text.lines() {
-        let (node, time) = line.split_once(' ').unwrap();
-        let time: f64 = time.parse().unwrap();
-        if writers.last().is_none_or(|writer| writer != node) {
-            if !writers.is_empty() {
-                gap = gap.max(time - last);
-            }
-            writers.push(node.to_owned());
-        }
-        assert!(time >= last, "{line} after {last}: two writers at once");
-        last = time;
-    }
-    (writers, gap)
-}
+const ON: [&str; 2] = ["onprem/private-a", "aws/public-c"];
 
 /// Moves what runs on the one cluster to the other: away from the private one at even numbers. Returns where it is then.
 pub async fn move_to_and_fro(system: &System, number: usize) -> &'static str {
@@ -71,27 +37,16 @@ async fn each_pod_keeps_its_volume_through(moves: usize) {
         return;
     }
     let system = System::on_kubelets().await;
-    let shared = tempfile::tempdir().unwrap();
-    let directory = |ordinal: u32| shared.path().join(format!("volume-{ordinal}"));
-    for member in system.members() {
-        class(member, true).await;
-    }
-    for ordinal in 0..2 {
-        std::fs::create_dir(directory(ordinal)).unwrap();
-        std::fs::write(directory(ordinal).join("index.html"), format!("volume {ordinal}")).unwrap();
-        volume(system.member("private-a"), "db", ordinal, directory(ordinal).to_str().unwrap()).await;
-    }
-    let app = App::new("db", 100).memory(32).replicas(2).stateful(CLASS).running("drover.local/busybox:1", PROGRAM);
-    let group = Group::new("db", app).on(&["onprem/private-a", "aws/public-c"]).movable(5).among(&["onprem/private-a", "aws/public-c"]);
+    let volumes = Directories::shared_by(system.members()).await;
+    let group = Group::new("db", Directories::app()).on(&ON).movable(5).among(&ON);
     succeeded(&group.deploy(&system.client).await.unwrap());
-    serves_its_volume(&system, "private-a").await;
+    volumes.are_served(system.member("private-a")).await;
 
     for made in 0..moves {
         let to = move_to_and_fro(&system, made).await;
-        serves_its_volume(&system, to).await;
+        volumes.are_served(system.member(to)).await;
     }
-    for ordinal in 0..2 {
-        let (writers, gap) = writers(&directory(ordinal));
+    for (ordinal, (writers, gap)) in volumes.writers().unwrap().into_iter().enumerate() {
         assert_eq!(writers.len(), moves + 1, "volume {ordinal}: {writers:?}");
         println!("volume {ordinal}: {moves} moves, at most {gap:.2} s without a writer");
     }
@@ -107,6 +62,73 @@ async fn each_pod_keeps_its_volume_through_two_moves() {
 #[ignore = "takes minutes; part of make test-long"]
 async fn each_pod_keeps_its_volume_through_ten_moves() {
     each_pod_keeps_its_volume_through(10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: two moves; part of make test-long"]
+async fn pods_whose_volumes_may_be_shared_write_from_both_sides_while_they_move() {
+    if !Backend::kubelets_run_here() {
+        return;
+    }
+    let system = System::on_kubelets().await;
+    let volumes = Directories::shared_by(system.members()).await;
+    let group = Group::new("db", Directories::app().overlapping()).on(&ON).movable(5).among(&ON);
+    succeeded(&group.deploy(&system.client).await.unwrap());
+    volumes.are_served(system.member("private-a")).await;
+    for made in 0..2 {
+        let to = move_to_and_fro(&system, made).await;
+        volumes.are_served(system.member(to)).await;
+    }
+    // While both write, the lines of one follow those of the other again and again, and may be out of order.
+    let writers = volumes.writers();
+    assert!(writers.as_ref().map_or(true, |volumes| volumes.iter().all(|(writers, _)| writers.len() > 3)), "{writers:?}");
+    system.end().await;
+}
+
+/// The page of the pod of `web` in a member that says that it is warm.
+async fn warm(system: &System, member: &str) -> Option<String> {
+    let pods = system.member(member).pods().list(&ListParams::default().labels("app=web")).await.unwrap();
+    let address = pods.items.into_iter().find_map(|pod| pod.status?.pod_ip)?;
+    let answer = reqwest::get(format!("http://{address}:8080/ready")).await.ok()?.error_for_status().ok()?;
+    answer.text().await.ok()
+}
+
+/// Waits until an operation waits for the page, although Kubernetes has the pod in this member as ready.
+async fn waits_for_the_page(system: &System, operation: &str, member: &str) {
+    eventually(PATIENCE, async || {
+        let operation: Operation = system.client.get(&format!("/v2/operations/{operation}")).await.unwrap();
+        assert!(operation.finished_at.is_none(), "it did not wait: {operation:#?}");
+        let ready = system.member(member).ready("web").await == 1;
+        (ready && operation.message.contains("port 80, /ready: answers 404")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: an app that warms up twice; part of make test-long"]
+async fn app_serves_when_its_service_answers_the_request_that_it_names() {
+    if !Backend::kubelets_run_here() {
+        return;
+    }
+    let system = System::on_kubelets().await;
+    // Without a probe, so that for Kubernetes it is ready as soon as it runs.
+    let program = "mkdir /pages; httpd -p 8080 -h /pages; sleep 10; echo warm > /pages/ready; exec sleep 3600";
+    let app = App::new("web", 100).memory(32).running("drover.local/busybox:1", program).serving(8080).serving_when_it_answers("/ready");
+    let group = Group::new("web", app).on(&ON).movable(5).among(&ON);
+    let project = json!({"metadata": {"name": "e2e"}, "spec": {"allowDependants": true}});
+    system.client.upsert("/v2/projects", "e2e", &project).await.unwrap();
+    group.approve(&system.client).await.unwrap();
+    let id = group.verb(&system.client, "instantiate").await.unwrap();
+    waits_for_the_page(&system, &id, "private-a").await;
+    succeeded(&ended(&system.client, &id).await.unwrap());
+    assert_eq!(warm(&system, "private-a").await.as_deref(), Some("warm\n"));
+
+    let id = drains::begin(&system, &drains::plan(&system, "onprem", "private-a").await).await;
+    waits_for_the_page(&system, &id, "public-c").await;
+    assert_eq!(warm(&system, "private-a").await.as_deref(), Some("warm\n"), "the old copy serves until the new one does");
+    succeeded(&drains::end(&system, &id, "onprem", "private-a").await);
+    assert_eq!(warm(&system, "public-c").await.as_deref(), Some("warm\n"));
+    system.end().await;
 }
 
 /// The program `drover`.

@@ -1,34 +1,17 @@
 //! Requests of users go on while their app moves between clusters with real kubelets, whose pods are reached directly or by ports of nodes.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use drover_api::operations::Operation;
 use drover_api::traffic::RouteList;
-use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, free_port};
+use drover_e2e::stand_in::{self, HOST, answering, image};
 use drover_e2e::{Backend, System, succeeded};
-use drover_lab::load::{Load, Plan};
-use drover_testkit::{Image, eventually};
 use serde_json::json;
 
 use super::kubelets::move_to_and_fro;
 
-const PATIENCE: Duration = Duration::from_secs(120);
-const HOST: &str = "web.example";
-const IMAGE: &str = "drover.local/stand-in:1";
 const ON: [&str; 2] = ["onprem/private-a", "aws/public-c"];
-
-/// An image with the program that answers, which `cargo build --workspace --bins` has built.
-fn image(folder: &Path) -> PathBuf {
-    let programs = std::env::current_exe().unwrap().parent().and_then(Path::parent).unwrap().to_owned();
-    Image::new(IMAGE, "/bin/sh").shell().built(&programs.join("drover-stand-in"), "/bin/drover-stand-in").write(folder)
-}
-
-fn answering(name: &str) -> App {
-    App::new(name, 100).memory(32).replicas(2).running(IMAGE, "exec /bin/drover-stand-in 8080").serving(8080)
-}
 
 /// Deploys the group with a route at this port.
 async fn deploy(system: &System, group: &Group, port: u16) -> Operation {
@@ -38,13 +21,7 @@ async fn deploy(system: &System, group: &Group, port: u16) -> Operation {
 
 /// Sends this many requests per second, and streams, through this many moves to and fro. None fails.
 async fn moves(system: &System, app: &str, port: u16, rate: f64, moves: usize) {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    eventually(PATIENCE, async || {
-        let routes = system.client.get::<RouteList>("/v2/routes?project=e2e").await.unwrap().items;
-        routes.iter().any(|route| route.composite_app == app && route.state == "serving").then_some(())
-    })
-    .await;
-    let load = Load::start(Plan { address, host: HOST.to_owned(), rate, slow_every: 50, streams: true }).unwrap();
+    let load = stand_in::load(&system.client, app, port, rate).await;
     let began = Instant::now();
     // Only for the latency without a move, which is printed and not judged.
     tokio::time::sleep(Duration::from_secs(2)).await;
