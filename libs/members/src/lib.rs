@@ -43,4 +43,4 @@ pub use objects::Object;
 pub use reach::Reach;
 pub use readiness::Readiness;
 pub use shared::Sharers;
-pub use volumes::volume_source;
+pub use volumes::{may_overlap, volume_source};

@@ -21,6 +21,9 @@ pub struct StatefulPods {
     pub replicas: u32,
     /// Names of the volume claim templates.
     pub templates: Vec<String>,
+    /// Whether several of them may write the volumes at the same time, so that each may start elsewhere before it stops.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overlaps: bool,
 }
 
 impl StatefulPods {
@@ -133,7 +136,14 @@ mod tests {
         Storage { drivers: all(drivers), shared_classes: all(shared), volumes }
     }
     fn pods() -> Vec<StatefulPods> {
-        vec![StatefulPods { namespace: "shop".into(), set: "db".into(), start: 0, replicas: 1, templates: vec!["data".into()] }]
+        vec![StatefulPods {
+            namespace: "shop".into(),
+            set: "db".into(),
+            start: 0,
+            replicas: 1,
+            templates: vec!["data".into()],
+            overlaps: false,
+        }]
     }
     /// What speaks against moving a volume from one storage to another.
     fn verdict(volume: BoundVolume, mut here: Storage, there: &Storage) -> Option<String> {

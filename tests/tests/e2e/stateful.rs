@@ -8,36 +8,21 @@ use drover_api::operations::Operation;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended, operation_id};
 use drover_e2e::members::Member;
-use drover_e2e::{System, scenario, succeeded};
+use drover_e2e::volumes::{CLASS, class, volume};
+use drover_e2e::{Backend, System, scenario, succeeded};
 use drover_testkit::eventually;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use reqwest::Method;
 use serde_json::json;
 
+use super::drains;
+
 const A_OR_C: [&str; 2] = ["onprem/private-a", "aws/public-c"];
-pub const CLASS: &str = "e2e-directory";
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A StorageClass whose volumes are directories that every cluster has, or that only this one has.
-pub async fn class(member: &Member, shared: bool) {
-    let classes: Api<StorageClass> = Api::all(member.client.clone());
-    let labels = if shared { json!({"drover.io/shared": "true"}) } else { json!({}) };
-    let class = json!({"metadata": {"name": CLASS, "labels": labels}, "provisioner": "kubernetes.io/no-provisioner"});
-    classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
-}
-
-/// A volume for one claim of the app.
-pub async fn volume(member: &Member, app: &str, ordinal: u32, path: &str) {
-    let volumes: Api<PersistentVolume> = Api::all(member.client.clone());
-    let volume = json!({"metadata": {"name": format!("{app}-{ordinal}")}, "spec": {"capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete", "storageClassName": CLASS,
-        "hostPath": {"path": path}, "claimRef": {"namespace": "default", "name": format!("data-{app}-{ordinal}")}}});
-    volumes.create(&PostParams::default(), &serde_json::from_value(volume).unwrap()).await.unwrap();
-}
 
 /// The claims in a member with the directory of each.
 async fn directories(member: &Member) -> BTreeMap<String, String> {
@@ -149,6 +134,33 @@ async fn pods_of_a_moved_stateful_set_keep_their_volumes(system: &System) {
     tidy(system).await;
 }
 scenario!(pods_of_a_moved_stateful_set_keep_their_volumes);
+
+/// With one pod, so that there is a gap unless it starts there before it stops here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pod_whose_volumes_may_be_shared_is_ready_at_every_moment_of_its_move() {
+    let system = System::new(Backend::Simulated).await;
+    let (a, c) = (system.member("private-a"), system.member("public-c"));
+    class(a, true).await;
+    class(c, true).await;
+    for (app, overlaps) in [("shared", true), ("alone", false)] {
+        volume(a, app, 0, &format!("/srv/{app}")).await;
+        let pod = App::new(app, 300).stateful(CLASS);
+        let group = Group::new(app, if overlaps { pod.overlapping() } else { pod }).on(&A_OR_C).movable(5);
+        succeeded(&group.deploy(&system.client).await.unwrap());
+        let recorder = system.sim().unwrap().record_ready(None, &format!("app={app}")).unwrap();
+        assert_eq!(recorder.now(), 1);
+        let plan = drains::plan(&system, "onprem", "private-a").await;
+        let says = plan["plan"].to_string().contains("its pod starts there before it stops on onprem+private-a");
+        assert_eq!(says, overlaps, "{plan:#}");
+        succeeded(&drains::end(&system, &drains::begin(&system, &plan).await, "onprem", "private-a").await);
+        assert_eq!((system.home(app).await.as_str(), recorder.now()), ("public-c", 1));
+        assert_eq!((recorder.min(), recorder.max()), if overlaps { (1, 2) } else { (0, 1) }, "{app}");
+        assert_eq!(directories(a).await, BTreeMap::new());
+        let id = group.verb(&system.client, "terminate").await.unwrap();
+        succeeded(&ended(&system.client, &id).await.unwrap());
+    }
+    system.end().await;
+}
 
 async fn app_whose_volumes_no_other_cluster_reaches_is_no_candidate(system: &System) {
     let a = system.member("private-a");

@@ -6,6 +6,7 @@
 
 mod apply;
 mod objects;
+mod stateful;
 mod watches;
 mod workloads;
 
@@ -61,7 +62,7 @@ use {must, table};
 
 /// All cases, those that wait longest first.
 pub fn cases() -> Vec<Case> {
-    [workloads::CASES, objects::CASES, apply::CASES, watches::CASES].concat()
+    [workloads::CASES, stateful::CASES, objects::CASES, apply::CASES, watches::CASES].concat()
 }
 
 /// How many cases run at the same time. Most of them wait most of the time, above all for metrics.

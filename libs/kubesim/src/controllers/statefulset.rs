@@ -92,7 +92,14 @@ fn create(state: &mut ClusterState, key: &Key, set: &Value, ordinal: i64, revisi
         volumes.push(json!({"name": object::name(template), "persistentVolumeClaim": {"claimName": claim}}));
         let at = Key::new(&"persistentvolumeclaims".into(), &key.namespace, &claim);
         if !state.store.has(&at) {
-            let body = json!({"metadata": {"labels": set["spec"]["selector"]["matchLabels"]}, "spec": template["spec"]});
+            let mut metadata = json!({});
+            let (own, of_set) = (&template["metadata"], json!({"labels": set["spec"]["selector"]["matchLabels"]}));
+            for (field, from) in [("labels", own), ("annotations", own), ("labels", &of_set)] {
+                for (key, value) in from[field].as_object().into_iter().flatten() {
+                    metadata[field][key] = value.clone();
+                }
+            }
+            let body = json!({"metadata": metadata, "spec": template["spec"]});
             state.create_owned(at.clone(), body, set)?;
             // Claims stay when their set is deleted: they are created like owned objects, and then the owner is removed.
             if let Some(mut claim) = state.store.get(&at).map(|c| Value::clone(&c)) {

@@ -12,7 +12,10 @@ use crate::explanations;
 use crate::slot::Slot;
 use crate::trial::{Tenant, Trial, total_on};
 use crate::work::Effort;
-use crate::{AppDecision, Candidate, Dependant, DigRef, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
+use crate::{
+    AppDecision, Candidate, Demand, Dependant, DigRef, Exclusion, GroupDecision, MemberKey, MemberRoom, Move, Placement, Plan, Verdict,
+    WhyNot,
+};
 
 /// Limit on the alternative destinations of a move.
 const ALTERNATIVES: usize = 8;
@@ -123,7 +126,7 @@ pub(crate) fn candidate(m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>
 }
 
 /// Other destinations with room if everything else goes as planned.
-fn alternatives<'a>(m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> Vec<crate::MemberKey> {
+fn alternatives<'a>(m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> Vec<MemberKey> {
     let others = m.ranked(trial).into_iter().filter(|room| room.key != to.key && room.key != m.room.key);
     others.filter(|room| trial.fit(room, m.ask()).is_some()).take(ALTERNATIVES).map(|room| room.key.clone()).collect()
 }
@@ -142,17 +145,25 @@ fn reason<'a>(context: &PlanningContext<'a>, m: &Movable<'a>, to: &MemberRoom, t
         _ => String::new(),
     };
     let calls = m.peers.kept(&to.key, trial).map(|kept| format!(", where {:.0} % of its calls stay", 100.0 * kept)).unwrap_or_default();
-    let demand = &m.claim.request.demand;
-    let pods: u32 = demand.stateful.iter().map(|pods| pods.replicas).sum();
-    let gap = match (demand.at_most_once, pods) {
-        (true, _) => {
-            format!("; it must not run twice, so it is stopped on {} before it starts there and does not serve in between", m.room.key)
-        }
-        (false, 0) => String::new(),
-        (false, 1) => "; its pod stops before it starts there with its volumes, and does not serve in between".to_owned(),
-        (false, pods) => format!("; its {pods} pods move one after the other with their volumes, and each does not serve in between"),
-    };
+    let gap = gap(&m.claim.request.demand, &m.room.key);
     format!("intent priority {}, {by}; to provider priority {}{best}{calls}{gap}", m.priority, to.priority())
+}
+
+/// Which of its pods do not serve while they move away from a member.
+fn gap(demand: &Demand, from: &MemberKey) -> String {
+    if demand.at_most_once {
+        return format!("; it must not run twice, so it is stopped on {from} before it starts there and does not serve in between");
+    }
+    let pods: u32 = demand.stateful.iter().map(|pods| pods.replicas).sum();
+    match (pods, demand.stateful.iter().all(|pods| pods.overlaps)) {
+        (0, _) => String::new(),
+        (1, true) => format!("; its pod starts there before it stops on {from}, because several pods may write its volumes"),
+        (pods, true) => format!(
+            "; its {pods} pods move one after the other, and each starts there before it stops on {from}, because several may write their volumes"
+        ),
+        (1, false) => "; its pod stops before it starts there with its volumes, and does not serve in between".to_owned(),
+        (pods, false) => format!("; its {pods} pods move one after the other with their volumes, and each does not serve in between"),
+    }
 }
 
 /// The places of the newcomer's apps. Ids of bindings are assigned when the plan is applied, so they are nil here.

@@ -156,7 +156,8 @@ fn exclusion_code_names_each_reason_against_a_move() {
     };
     assert_eq!(only(&refused), "migration_false");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.volumes = 1)), "volume");
-    let pods = StatefulPods { namespace: "n".into(), set: "db".into(), start: 0, replicas: 1, templates: vec!["data".into()] };
+    let pods =
+        StatefulPods { namespace: "n".into(), set: "db".into(), start: 0, replicas: 1, templates: vec!["data".into()], overlaps: false };
     let with_volume = |w: TestFleet| {
         let w = w.change_request("app1", |r| (r.demand.volumes, r.demand.stateful) = (1, vec![pods.clone()]));
         let volume = BoundVolume { name: "pv".into(), source: "csi".into(), driver: Some("efs".into()), class: String::new() };
@@ -168,8 +169,26 @@ fn exclusion_code_names_each_reason_against_a_move() {
     let driver = Storage { drivers: ["efs".to_owned()].into(), ..Storage::default() };
     let fleet = TestFleet::default().member("onprem+a", 1, &[1000]).member("aws+c", 5, &[4000]);
     let fleet = with_volume(fleet.running("app1", "onprem+a", 1000, &["onprem+a", "aws+c"]));
-    let plan = feasible(fleet.change_capacity("aws+c", |capacity| capacity.storage = Some(Arc::new(driver))).plan(bound(500)));
-    assert!(plan.waves[0][0].reason.contains("its pod stops before it starts there with its volumes"), "{plan:?}");
+    let fleet = fleet.change_capacity("aws+c", |capacity| capacity.storage = Some(Arc::new(driver)));
+    let says = |replicas: u32, overlaps: bool| {
+        let changed = fleet.clone().change_request("app1", |r| {
+            let pods = &mut r.demand.stateful[0];
+            (pods.replicas, pods.overlaps) = (replicas, overlaps);
+        });
+        let several = changed.change_capacity("onprem+a", |capacity| {
+            let storage = Arc::make_mut(capacity.storage.as_mut().unwrap());
+            let volume = storage.volumes["n/data-db-0"].clone();
+            storage.volumes.insert("n/data-db-1".to_owned(), volume);
+        });
+        let reason = feasible(several.plan(bound(500))).waves[0][0].reason.clone();
+        reason.rsplit_once("; ").unwrap().1.to_owned()
+    };
+    assert_eq!(says(1, false), "its pod stops before it starts there with its volumes, and does not serve in between");
+    assert_eq!(says(2, false), "its 2 pods move one after the other with their volumes, and each does not serve in between");
+    let why = "because several pods may write its volumes";
+    assert_eq!(says(1, true), format!("its pod starts there before it stops on onprem+a, {why}"));
+    let why = "because several may write their volumes";
+    assert_eq!(says(2, true), format!("its 2 pods move one after the other, and each starts there before it stops on onprem+a, {why}"));
     let tied = |reason: &'static str| only(&|w| w.change_request("app1", |r| r.demand.immovable = vec![reason.into()]));
     assert_eq!(tied("host_path: Deployment/x uses a directory of its node (volume logs)"), "host_path");
     assert_eq!(tied("node_bound: the pods of Deployment/volumes name their node"), "node_bound");

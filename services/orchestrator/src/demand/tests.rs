@@ -115,6 +115,12 @@ fn volumes_of_a_stateful_set_are_taken_along_unless_somebody_else_scales_it() {
     let demand = of(std::slice::from_ref(&set), "shop").unwrap();
     assert!(demand.immovable.is_empty() && demand.volumes == 2, "{demand:?}");
     assert_eq!(demand.stateful[0].claims().collect::<Vec<_>>(), ["shop/data-db-3", "shop/data-db-4"]);
+    assert!(!demand.stateful[0].overlaps);
+    let mut shared = set.clone();
+    shared["spec"]["volumeClaimTemplates"][0]["metadata"]["annotations"] = json!({"drover.io/may-overlap": "true"});
+    assert!(!of(std::slice::from_ref(&shared), "shop").unwrap().stateful[0].overlaps, "only one node may write it");
+    shared["spec"]["volumeClaimTemplates"][0]["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+    assert!(of(&[shared], "shop").unwrap().stateful[0].overlaps);
     let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "db"},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}});
     let scaled = of(&[set, scaler], "shop").unwrap();

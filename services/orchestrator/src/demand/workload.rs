@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use drover_api::scheduling::{Amounts, Demand, PodGroup, StatefulPods};
-use drover_members::amounts;
+use drover_members::{amounts, may_overlap};
 use drover_quantity::NotAQuantity;
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use serde::Deserialize;
@@ -85,6 +85,7 @@ impl<'a> Workload<'a> {
                 start: self.number("/spec/ordinals/start").unwrap_or(0),
                 replicas: self.replicas(),
                 templates,
+                overlaps: self.array("/spec/volumeClaimTemplates").all(may_overlap),
             });
         }
         for volume in self.pod.volumes.iter().flatten() {

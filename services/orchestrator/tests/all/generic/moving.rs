@@ -77,7 +77,14 @@ impl WorkflowCase for Stateful {
         let victim = base.group("victim", DeploymentState::Instantiated).await;
         let newcomer = base.group("newcomer", DeploymentState::Approved).await;
         let mut asks = request("v", 600, &["a", "b", "c", "d"]);
-        let pods = StatefulPods { namespace: "default".into(), set: "v".into(), start: 0, replicas: 2, templates: vec!["data".into()] };
+        let pods = StatefulPods {
+            namespace: "default".into(),
+            set: "v".into(),
+            start: 0,
+            replicas: 2,
+            templates: vec!["data".into()],
+            overlaps: false,
+        };
         asks.demand.stateful.push(pods);
         base.fakes.members.with_pods("v", 2);
         let old = base.serving(&victim, asks, "a").await;

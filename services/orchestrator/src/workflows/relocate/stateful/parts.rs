@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use drover_api::bindings::{Release, ReleasedClaim, SetShare, Share, StatefulPod, TakenVolume};
-use drover_members::labels::MAY_OVERLAP;
-use serde_json::json;
+use drover_api::bindings::{Release, ReleasedClaim, SetShare, Share, StatefulPod};
 
 /// The pods of an app in the order in which they move.
 pub(super) fn order(mut pods: Vec<StatefulPod>) -> Vec<StatefulPod> {
@@ -22,12 +20,8 @@ pub(super) fn order(mut pods: Vec<StatefulPod>) -> Vec<StatefulPod> {
 /// Whether each pod may start in the new copy before it has stopped in the old one: the app says so of all volumes, and each of them may be
 /// written by several nodes.
 pub(super) fn may_overlap(pods: &[StatefulPod]) -> bool {
-    let shared = |volume: &TakenVolume| {
-        let modes = volume.claim["spec"]["accessModes"].as_array();
-        volume.claim["metadata"]["annotations"][MAY_OVERLAP] == "true" && modes.is_some_and(|modes| modes.contains(&json!("ReadWriteMany")))
-    };
     let mut volumes = pods.iter().flat_map(|pod| &pod.volumes).peekable();
-    volumes.peek().is_some() && volumes.all(shared)
+    volumes.peek().is_some() && volumes.all(|volume| drover_members::may_overlap(&volume.claim))
 }
 
 /// What the old copy runs after `stopped` pods have stopped there.
@@ -83,11 +77,15 @@ pub(super) fn key(pod: &StatefulPod) -> String {
 
 #[cfg(test)]
 mod tests {
+    use drover_api::bindings::TakenVolume;
+    use drover_members::labels::MAY_OVERLAP;
+    use serde_json::json;
+
     use super::*;
 
     fn pods() -> Vec<StatefulPod> {
         let pod = |set: &str, ordinal: u32| {
-            let volume = drover_api::bindings::TakenVolume {
+            let volume = TakenVolume {
                 claim: json!({"metadata": {"namespace": "n", "name": format!("data-{set}-{ordinal}")}}),
                 volume: json!({"metadata": {"name": format!("pv-{set}-{ordinal}")}}),
             };
