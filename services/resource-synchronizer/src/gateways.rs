@@ -7,7 +7,7 @@
 //! Only `weight` is changed, and only of backends that lead to a copy of the app ([`GatewayRef::backend`]), by a patch that names the version
 //! which was read. Invariants: a report says what the `HTTPRoute` has; the backends of an app never get the weight 0 all together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,9 +18,10 @@ use drover_members::{MemberError, ObjectId};
 use drover_scheduling::MemberKey;
 use drover_service::{FeedHub, FeedReader, TaskHandle};
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -30,7 +31,7 @@ use crate::app::App;
 const PERIOD: Duration = Duration::from_secs(5);
 /// Time in which changes of endpoints are gathered.
 const GATHER: Duration = Duration::from_millis(200);
-/// How many are read at once.
+/// How many of a cluster are read at once.
 const AT_ONCE: usize = 8;
 /// The weight of a backend that names none.
 const DEFAULT: u64 = 1;
@@ -42,7 +43,8 @@ pub struct Gateways(Arc<Parts>);
 #[derive(Default)]
 struct Parts {
     tables: Mutex<BTreeMap<Uuid, RouteTable>>,
-    changed: Notify,
+    /// Is told of every change of the tables.
+    changed: watch::Sender<()>,
     reports: FeedHub<RouteReport>,
 }
 
@@ -65,33 +67,59 @@ impl Gateways {
                 if batch.reset {
                     tables.clear();
                 }
-                for (key, value) in batch.items {
-                    let Ok(id) = key.parse::<Uuid>() else { continue };
-                    match value.filter(|route| route.gateway.is_some()) {
-                        Some(route) => drop(tables.insert(id, route)),
-                        None => drop(tables.remove(&id)),
-                    }
-                }
+                batch.merge_into(&mut tables, |route| route.gateway.is_some());
             }
-            self.0.changed.notify_one();
+            self.0.changed.send_replace(());
         }
     }
 
-    /// Carries the routes out; never returns.
+    /// Carries the routes out, those of each cluster for themselves, so that one that does not answer delays no other; never returns.
     pub async fn carry(self, app: App, task: TaskHandle) {
-        let mut endpoints = app.endpoints.changes();
+        let mut changes = self.0.changed.subscribe();
+        let (mut passes, mut carried) = (FuturesUnordered::new(), BTreeSet::new());
         loop {
             task.active();
-            let tables: Vec<RouteTable> = self.tables().values().cloned().collect();
-            for key in self.reports().snapshot().into_keys() {
-                if !tables.iter().any(|table| table.id.to_string() == key) {
-                    self.reports().publish(key, None);
+            self.forget();
+            for cluster in self.clusters() {
+                if carried.insert(cluster.clone()) {
+                    passes.push(self.carry_in(&app, cluster));
                 }
             }
-            let members = app.members();
-            futures::stream::iter(tables).for_each_concurrent(AT_ONCE, |table| self.settle(&app, &members, table)).await;
             tokio::select! {
-                () = self.0.changed.notified() => {}
+                Some(ended) = passes.next(), if !passes.is_empty() => drop(carried.remove(&ended)),
+                _ = changes.changed() => {}
+                () = tokio::time::sleep(PERIOD) => {}
+            }
+        }
+    }
+
+    /// The clusters whose gateways carry routes.
+    fn clusters(&self) -> BTreeSet<MemberKey> {
+        self.tables().values().filter_map(|table| Some(table.gateway.as_ref()?.cluster.clone())).collect()
+    }
+
+    /// Tells that routes which are gone are not carried any more.
+    fn forget(&self) {
+        for key in self.reports().snapshot().into_keys() {
+            if !self.tables().keys().any(|id| id.to_string() == key) {
+                self.reports().publish(key, None);
+            }
+        }
+    }
+
+    /// Carries out the routes of a cluster until it has none; returns the cluster.
+    async fn carry_in(&self, app: &App, cluster: MemberKey) -> MemberKey {
+        let (mut changes, mut endpoints) = (self.0.changed.subscribe(), app.endpoints.changes());
+        loop {
+            let of_cluster = |table: &&RouteTable| table.gateway.as_ref().is_some_and(|gateway| gateway.cluster == cluster);
+            let tables: Vec<RouteTable> = self.tables().values().filter(of_cluster).cloned().collect();
+            if tables.is_empty() {
+                return cluster;
+            }
+            let members = app.members();
+            futures::stream::iter(tables).for_each_concurrent(AT_ONCE, |table| self.settle(app, &members, table)).await;
+            tokio::select! {
+                _ = changes.changed() => {}
                 _ = endpoints.changed() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep(PERIOD) => {}
             }
@@ -116,7 +144,11 @@ impl Gateways {
                 report(&table, &weights, endpoints, Some(format!("{gateway}: {reason}")))
             }
         };
-        self.reports().publish_if_changed(table.id.to_string(), Some(report));
+        // What was under way in a cluster that does not answer says nothing of a route that is somewhere else by now.
+        let tables = self.tables();
+        if tables.get(&table.id).is_some_and(|newest| newest.gateway == table.gateway) {
+            self.reports().publish_if_changed(table.id.to_string(), Some(report));
+        }
     }
 }
 

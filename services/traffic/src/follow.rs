@@ -9,7 +9,6 @@ use std::time::Duration;
 use drover_api::traffic::{CopyEndpoints, RouteTable};
 use drover_service::{FeedReader, TaskHandle};
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use crate::disk::Disk;
 use crate::failpoint::reached;
@@ -27,14 +26,8 @@ pub async fn routes(path: Arc<DataPath>, mut reader: FeedReader<RouteTable>) {
             if batch.reset {
                 table.routes.clear();
             }
-            for (key, value) in batch.items {
-                let Ok(id) = key.parse::<Uuid>() else { continue };
-                // What a gateway carries is not for this one.
-                match value.filter(|route| route.gateway.is_none()) {
-                    Some(route) => drop(table.routes.insert(id, route)),
-                    None => drop(table.routes.remove(&id)),
-                }
-            }
+            // What a gateway carries is not for this one.
+            batch.merge_into(&mut table.routes, |route| route.gateway.is_none());
         });
         reached("traffic/routes/after");
     }
@@ -45,15 +38,7 @@ pub async fn endpoints(path: Arc<DataPath>, mut reader: FeedReader<CopyEndpoints
     loop {
         let batch = reader.next().await;
         reached("traffic/endpoints/before");
-        path.change(|table| {
-            for (key, value) in batch.items {
-                let Ok(id) = key.parse::<Uuid>() else { continue };
-                match value {
-                    Some(endpoints) => drop(table.endpoints.insert(id, endpoints)),
-                    None => drop(table.endpoints.remove(&id)),
-                }
-            }
-        });
+        path.change(|table| batch.merge_into(&mut table.endpoints, |_| true));
     }
 }
 

@@ -3,11 +3,13 @@
 //! This is not a generated client, because one reader works for all feeds, and a value that cannot be decoded must cost its key only,
 //! not the page. Values stay text until they are decoded: as JSON trees, a page of a large fleet would take many times its size.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::FeedPage;
 use crate::backoff;
@@ -39,6 +41,20 @@ pub struct FeedBatch<T> {
 impl<T> Default for FeedBatch<T> {
     fn default() -> Self {
         Self { reset: false, items: Vec::new() }
+    }
+}
+
+impl<T> FeedBatch<T> {
+    /// Takes the changes over into the values that are known by id; one that is not of interest counts as removed. Whether a reset forgets the
+    /// others is up to the caller.
+    pub fn merge_into(self, known: &mut BTreeMap<Uuid, T>, of_interest: impl Fn(&T) -> bool) {
+        for (key, value) in self.items {
+            let Ok(id) = key.parse::<Uuid>() else { continue };
+            match value.filter(&of_interest) {
+                Some(value) => drop(known.insert(id, value)),
+                None => drop(known.remove(&id)),
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_api::traffic::{GatewayRef, RouteBackend, RouteProtocol, RouteReport, RouteTable};
+use drover_kubesim::Fault;
 use drover_scheduling::MemberKey;
 use drover_testkit::{crds, eventually};
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,27 +12,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::real::real;
-use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, deployment, service};
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, define, deployment, loose, service};
 
 const ELSEWHERE: &str = "aws+b";
-
-fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
-}
-
-/// Makes the kind `HTTPRoute` known to the member.
-async fn define(stack: &Stack, definition: &Value) {
-    let definitions: Api<DynamicObject> =
-        Api::all_with(stack.client(), &resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
-    let name = definition["metadata"]["name"].as_str().unwrap();
-    definitions.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(definition)).await.unwrap();
-    let is_true = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
-    eventually(PATIENCE, async || {
-        let found = definitions.get(name).await.ok()?;
-        found.data["status"]["conditions"].as_array()?.iter().any(is_true).then_some(())
-    })
-    .await;
-}
 
 struct Shop {
     stack: Stack,
@@ -45,12 +28,12 @@ struct Shop {
 impl Shop {
     /// With a copy of two pods in the member, and an `HTTPRoute` that nobody has weighed.
     async fn start(stack: Stack, definition: &Value, namespace: &str) -> (Self, DesiredBinding) {
-        define(&stack, definition).await;
+        define(stack.client(), vec![definition.clone()]).await;
         stack.bundle("web", vec![deployment("web", 2, "100m"), service("web")]).await;
         let desired = DesiredBinding { namespace: namespace.to_owned(), ..binding("web", "web") };
         stack.desire(&desired).await;
         stack.reaches(&desired, Phase::Ready).await;
-        let resource = resource("gateway.networking.k8s.io", "v1", "HTTPRoute");
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "HTTPRoute"));
         let routes: Api<DynamicObject> = Api::namespaced_with(stack.client(), namespace, &resource);
         let backends = json!([{"name": "web", "port": 80}, {"name": "web-aws-b", "port": 80, "weight": 0}, {"name": "canary", "port": 80, "weight": 3}]);
         let spec = json!({"hostnames": ["shop.example"], "rules": [
@@ -100,8 +83,12 @@ impl Shop {
     }
 
     async fn report(&self) -> Option<RouteReport> {
+        self.report_of(self.table.id).await
+    }
+
+    async fn report_of(&self, route: Uuid) -> Option<RouteReport> {
         let (_, page) = self.stack.send(reqwest::Method::GET, "/internal/feeds/traffic", &()).await;
-        let item = page["items"].as_array().unwrap().iter().find(|item| item["key"] == self.table.id.to_string())?.clone();
+        let item = page["items"].as_array().unwrap().iter().find(|item| item["key"] == route.to_string())?.clone();
         serde_json::from_value(item["value"].clone()).ok()
     }
 
@@ -155,20 +142,15 @@ async fn weights_go_there_and_back(stack: Stack, definition: &Value, namespace: 
     shop.stack.reaches(&absent(&desired), Phase::Gone).await;
 }
 
-/// Without a schema, for kubesim.
-fn loose() -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "httproutes.gateway.networking.k8s.io"},
-        "spec": {"group": "gateway.networking.k8s.io", "scope": "Namespaced",
-            "names": {"plural": "httproutes", "singular": "httproute", "kind": "HTTPRoute", "listKind": "HTTPRouteList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+fn http_route() -> Value {
+    loose("gateway.networking.k8s.io", "v1", "HTTPRoute")
 }
 
 #[tokio::test]
 async fn weights_of_an_http_route_go_there_and_back() {
     let stack = Stack::start().await;
     stack.know(MEMBER);
-    weights_go_there_and_back(stack, &loose(), "default").await;
+    weights_go_there_and_back(stack, &http_route(), "default").await;
 }
 
 #[tokio::test]
@@ -187,7 +169,7 @@ async fn weights_of_an_http_route_go_there_and_back_on_a_real_server() {
 async fn missing_http_route_and_missing_backend_are_told() {
     let stack = Stack::start().await;
     stack.know(MEMBER);
-    let (shop, _) = Shop::start(stack, &loose(), "default").await;
+    let (shop, _) = Shop::start(stack, &http_route(), "default").await;
     let without = json!({"spec": {"rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}});
     shop.routes.patch("shop", &PatchParams::default(), &Patch::Merge(&without)).await.unwrap();
     // The copy elsewhere has no backend: it does not answer, and the one here keeps what it has.
@@ -198,4 +180,26 @@ async fn missing_http_route_and_missing_backend_are_told() {
     shop.routes.delete("shop", &DeleteParams::default()).await.unwrap();
     let told = eventually(PATIENCE, async || shop.report().await?.problem).await;
     assert_eq!(told, format!("there is no HTTPRoute {}/shop in {MEMBER}", shop.namespace));
+}
+
+#[tokio::test]
+async fn gateway_of_a_cluster_that_does_not_answer_delays_no_route_of_another_cluster() {
+    let stack = Stack::start().await;
+    stack.know(MEMBER);
+    stack.add_member(ELSEWHERE);
+    stack.sim.fault(ELSEWHERE, Fault::Partition { hang: true });
+    let (shop, _) = Shop::start(stack, &http_route(), "default").await;
+    let gateway = GatewayRef { cluster: MemberKey(ELSEWHERE.into()), ..shop.table.gateway.clone().unwrap() };
+    let silent = RouteTable { id: Uuid::new_v4(), gateway: Some(gateway), ..shop.table.clone() };
+    shop.stack.routes.publish(silent.id.to_string(), Some(silent.clone()));
+    for (here, there) in [(100, 0), (80, 20), (0, 100)] {
+        shop.publish(here, there);
+        shop.weighs(here.into(), there.into()).await;
+    }
+    assert_eq!(shop.report_of(silent.id).await, None, "its first request is still waiting for an answer");
+    // It is told in the end, and forgotten with the route.
+    let told = eventually(PATIENCE, async || shop.report_of(silent.id).await?.problem).await;
+    assert!(told.contains(ELSEWHERE), "{told}");
+    shop.stack.routes.publish(silent.id.to_string(), None);
+    eventually(PATIENCE, async || shop.report_of(silent.id).await.is_none().then_some(())).await;
 }

@@ -15,7 +15,8 @@ use drover_store::SealKey;
 use drover_store::failpoint::Failpoints;
 use drover_testkit::{HttpServer, TestDb, eventually, openapi, seal_key, test_db};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use reqwest::StatusCode;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -320,4 +321,30 @@ pub fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}},
                 "spec": {"containers": [{"name": "c", "image": "example.com/web:1", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]}}}})
+}
+
+/// A definition of a kind without a schema, for kubesim.
+pub fn loose(group: &str, version: &str, kind: &str) -> Value {
+    let (singular, plural) = (kind.to_lowercase(), format!("{}s", kind.to_lowercase()));
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!({"name": version, "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": "Namespaced",
+            "names": {"plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List")}, "versions": [version]}})
+}
+
+/// Makes kinds known to a member.
+pub async fn define(client: kube::Client, definitions: Vec<Value>) {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(&definition)).await.unwrap();
+        let is_true = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+        eventually(PATIENCE, async || {
+            let found = api.get(name).await.ok()?;
+            found.data["status"]["conditions"].as_array()?.iter().any(is_true).then_some(())
+        })
+        .await;
+    }
 }
