@@ -9,9 +9,11 @@ mod kills {
     pub mod check;
     pub mod fenced;
     pub mod matrix;
+    pub mod moves;
     pub mod run;
     pub mod slot;
     pub mod stage;
+    pub mod users;
 }
 
 use std::time::Instant;
@@ -22,7 +24,7 @@ use drover_e2e::{Backend, succeeded};
 use kills::case::{Case, Fault, Job};
 use kills::run::{Journey, Outcome, wave, waves};
 use kills::stage::Stage;
-use kills::{case, fenced, matrix};
+use kills::{case, fenced, matrix, users};
 
 /// How many operations are paused at the same time.
 const SLOTS: usize = 6;
@@ -74,6 +76,20 @@ async fn operations_survive_a_fault_at_each_point_on_real_members() {
     let cases = points.map(|((case, _), fault)| Case { fault: *fault, ..case }).collect();
     let outcomes = run(Stage::real().await, Journey::single(cases)).await;
     matrix::conclude(&outcomes, began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: half an hour on real kubelets"]
+async fn users_notice_no_kill_of_any_service_at_any_point_of_moves_between_real_kubelets() {
+    if Backend::kubelets_run_here() {
+        users::on_kubelets(tempfile::tempdir().unwrap().path()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: a move per step of a relocation"]
+async fn weights_of_a_gateway_follow_moves_in_which_orchestrator_is_killed_at_each_point() {
+    users::behind_a_gateway().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

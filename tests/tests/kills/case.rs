@@ -124,6 +124,20 @@ pub fn short() -> Vec<Case> {
     owned.chain(with_orchestrator.map(|case| Case { fault: Fault::Killed(ORCHESTRATOR), ..case })).collect()
 }
 
+/// The cases of moves that nothing else is waiting for: each of these services is killed at each failpoint of a move that succeeds and of one that
+/// fails in the end, and at its own failpoints. The services one after the other, each with the failpoints in their order.
+pub fn of_moves(services: &[&'static str]) -> Vec<Case> {
+    let each = |service: &&'static str| {
+        let service = *service;
+        let chosen = move |(case, owner): &(Case, &'static str)| match case.inside() {
+            true => *owner == service && case.job == Job::MakeRoom,
+            false => case.row.kind == "relocate" && !matches!(case.turn, Some(Turn::Cancelled(_))),
+        };
+        points().into_iter().filter(chosen).map(move |(case, _)| Case { fault: Fault::Killed(service), ..case })
+    };
+    services.iter().flat_map(each).collect()
+}
+
 /// All failpoints, each with the service that owns the step.
 pub fn points() -> Vec<(Case, &'static str)> {
     let of_workflows = drover_orchestrator::workflows::failpoints().into_iter().flat_map(of_step);
