@@ -189,8 +189,8 @@ impl App {
 
     /// Stores a bundle.
     pub async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), Error> {
-        flatten(&bundle.objects)?;
-        Ok(store::bundles::put(&self.store, digest, &bundle.objects).await?)
+        let exports = flatten(&bundle.objects)?.iter().any(store::bundles::is_export);
+        Ok(store::bundles::put(&self.store, digest, &bundle.objects, exports).await?)
     }
 
     /// Stores a desired binding and wakes its member's worker.
@@ -207,6 +207,7 @@ impl App {
             // Before the copy itself is worked at: one that goes waits for who keeps its names.
             self.settle_names(&desired.dig.project).await?;
             self.wake_stand_ins(&[id]).await?;
+            self.wake_exports(&desired.digest).await?;
         }
         let workers = self.workers();
         match workers.get(&desired.member) {

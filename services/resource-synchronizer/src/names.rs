@@ -5,7 +5,9 @@
 //! one pod network (a label of the clusters), because slices contain addresses of pods: in members where the project has other apps in
 //! the namespace, and where the app once was.
 //!
-//! Invariant: a stand-in is present only while a copy elsewhere is, so nothing is left when an app is deleted. While a copy runs beside
+//! An app that exports Services ([`crate::worker`], imports) also has one beside each of its copies.
+//!
+//! Invariant: a stand-in is present only while such a copy is, so nothing is left when an app is deleted. While a copy runs beside
 //! it, the Services are the copy's; they change hands and are not deleted in between ([`crate::worker`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,13 +39,15 @@ pub fn stand_in_id(dig: Uuid, app: &str, member: &MemberKey) -> Uuid {
     Uuid::new_v5(&dig, format!("names/{app}/{member}").as_bytes())
 }
 
-/// What is to change of the stand-ins of a project with these rows.
-pub fn changes(rows: &[Row], networks: &Networks) -> Vec<Change> {
+/// What is to change of the stand-ins of a project with these rows. An app whose bundle is among the `exporting` ones has one also where it runs.
+pub fn changes(rows: &[Row], networks: &Networks, exporting: &BTreeSet<String>) -> Vec<Change> {
     let copies = || rows.iter().filter(|row| !row.stand_in);
     let mut wanted: BTreeMap<Uuid, DesiredBinding> = BTreeMap::new();
     for copy in copies().filter(|row| row.desired.names && row.desired.state == DesiredState::Present) {
         let Some(network) = networks.get(&copy.desired.member) else { continue };
-        for member in networks.iter().filter(|(member, of)| *of == network && **member != copy.desired.member).map(|(member, _)| member) {
+        let exports = exporting.contains(&*copy.desired.digest);
+        let near = networks.iter().filter(|(member, of)| *of == network && (exports || **member != copy.desired.member));
+        for member in near.map(|(member, _)| member) {
             let id = stand_in_id(copy.desired.dig.id, &copy.desired.app, member);
             if !is_needed(rows, copy, member, id) {
                 continue;
@@ -112,7 +116,8 @@ impl App {
     pub async fn settle_names(&self, project: &str) -> Result<(), Error> {
         let mut tx = store::names::begin(&self.store, project).await?;
         let rows = store::names::of_project(&mut tx, project).await?;
-        let changes = changes(&rows, &self.networks());
+        let exporting = store::names::exporting(&mut tx, project).await?;
+        let changes = changes(&rows, &self.networks(), &exporting);
         for change in &changes {
             store::names::change(&mut tx, change).await?;
         }
@@ -123,6 +128,14 @@ impl App {
             {
                 self.give_up(&mut row).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Wakes the stand-ins of all apps that export Services, if a bundle does: whose export of a name goes first may have changed.
+    pub async fn wake_exports(&self, digest: &str) -> Result<(), Error> {
+        for (id, member) in store::names::stand_ins_of_exports(&self.store, digest).await? {
+            self.wake(&member, id);
         }
         Ok(())
     }
@@ -221,9 +234,12 @@ mod tests {
 
     fn settle(rows: Vec<Row>) -> Vec<Row> {
         let networks = ["a", "b", "c"].map(|member| (MemberKey::new("p", member), "flat".to_owned())).into();
-        let found = changes(&rows, &networks);
+        let found = changes(&rows, &networks, &BTreeSet::new());
         let rows = after(rows, found);
-        assert!(changes(&rows, &networks).iter().all(|change| matches!(change, Change::Forget(..))), "nothing is left to do");
+        assert!(
+            changes(&rows, &networks, &BTreeSet::new()).iter().all(|change| matches!(change, Change::Forget(..))),
+            "nothing is left to do"
+        );
         rows
     }
 
@@ -250,8 +266,23 @@ mod tests {
     fn names_need_a_pod_network_and_the_same_one() {
         let rows = [row("cart", "a", DesiredState::Present), row("web", "b", DesiredState::Present)];
         let network = |of: [(&str, &str); 2]| of.map(|(member, name)| (MemberKey::new("p", member), name.to_owned())).into();
-        assert!(changes(&rows, &Networks::new()).is_empty());
-        assert!(changes(&rows, &network([("a", "x"), ("b", "y")])).is_empty());
-        assert_eq!(changes(&rows, &network([("a", "x"), ("b", "x")])).len(), 2);
+        let changes = |networks: &Networks| changes(&rows, networks, &BTreeSet::new());
+        assert!(changes(&Networks::new()).is_empty());
+        assert!(changes(&network([("a", "x"), ("b", "y")])).is_empty());
+        assert_eq!(changes(&network([("a", "x"), ("b", "x")])).len(), 2);
+    }
+
+    #[test]
+    fn app_that_exports_has_a_stand_in_where_it_runs_too() {
+        let networks = ["a", "b"].map(|member| (MemberKey::new("p", member), "flat".to_owned())).into();
+        let rows = [row("cart", "a", DesiredState::Present)];
+        assert!(changes(&rows, &networks, &BTreeSet::new()).is_empty());
+        let exporting = BTreeSet::from(["d".to_owned()]);
+        let rows = after(rows.to_vec(), changes(&rows, &networks, &exporting));
+        assert_eq!(stand_ins(&rows), ["cart@a"], "nobody is in b");
+        let mut rows = rows;
+        rows.iter_mut().filter(|row| !row.stand_in).for_each(|row| row.desired.state = DesiredState::Absent);
+        let found = changes(&rows, &networks, &exporting);
+        assert!(stand_ins(&after(rows, found)).is_empty());
     }
 }

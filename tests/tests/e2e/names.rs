@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use drover_e2e::apps::App;
+use drover_e2e::definitions::define;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::members::Member;
 use drover_e2e::{System, scenario, succeeded};
 use drover_testkit::eventually;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
 use super::drains;
@@ -32,6 +34,21 @@ async fn leads_to(member: &Member) -> Vec<String> {
     found
 }
 
+/// The import of the name in a member: its address, the clusters from which it comes, and the addresses of pods to which it leads.
+async fn imported(member: &Member) -> Option<(Option<String>, Vec<String>, Vec<String>)> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("multicluster.x-k8s.io", "v1alpha1", "ServiceImport"));
+    let imports: Api<DynamicObject> = Api::namespaced_with(member.client.clone(), "default", &resource);
+    let import = imports.get_opt("cart").await.unwrap()?.data;
+    let slices: Api<EndpointSlice> = Api::namespaced(member.client.clone(), "default");
+    let slices = slices.list(&ListParams::default().labels("multicluster.kubernetes.io/service-name=cart")).await.unwrap();
+    let mut found: Vec<String> =
+        slices.items.into_iter().flat_map(|slice| slice.endpoints).flat_map(|endpoint| endpoint.addresses).collect();
+    found.sort();
+    let clusters = import["status"]["clusters"].as_array().into_iter().flatten();
+    let clusters = clusters.filter_map(|cluster| Some(cluster["cluster"].as_str()?.to_owned())).collect();
+    Some((import["spec"]["ips"][0].as_str().map(str::to_owned), clusters, found))
+}
+
 /// The addresses of the app's pods in a member.
 async fn pods(member: &Member) -> Vec<String> {
     let pods = member.pods().list(&ListParams::default().labels("app=cart")).await.unwrap();
@@ -40,16 +57,19 @@ async fn pods(member: &Member) -> Vec<String> {
     found
 }
 
-/// Waits until the name leads to the pods in `home` from all of these members.
+/// Waits until the name, and the import of it, lead to the pods in `home` from all of these members.
 async fn answers(system: &System, from: &[&str], home: &str) {
     for name in from {
         let member = system.member(name);
+        let source = format!("{}-{home}", system.member(home).provider);
         let as_wanted = async || {
             let wanted = pods(system.member(home)).await;
-            (wanted.len() == 2 && leads_to(member).await == wanted).then_some(())
+            let import = (cluster_ip(member).await, vec![source.clone()], wanted.clone());
+            (wanted.len() == 2 && leads_to(member).await == wanted && imported(member).await? == import).then_some(())
         };
         if tokio::time::timeout(PATIENCE, eventually(PATIENCE * 2, as_wanted)).await.is_err() {
-            panic!("in {name} the name leads to {:?}; pods in {home}: {:?}", leads_to(member).await, pods(system.member(home)).await);
+            let (found, import, wanted) = (leads_to(member).await, imported(member).await, pods(system.member(home)).await);
+            panic!("in {name} the name leads to {found:?}, its import is {import:?}; pods in {home}: {wanted:?}");
         }
     }
 }
@@ -67,10 +87,13 @@ async fn name_of_a_moved_app_answers_its_callers(system: &System) {
     for member in system.members() {
         let labels = format!("/v2/cluster-providers/{}/clusters/{}/labels", member.provider, member.name);
         client.post(&labels, Some(&json!({"clusterLabel": "pod-network=flat"}))).await.unwrap();
+        let kinds = ["ServiceExport", "ServiceImport"].map(|kind| ["multicluster.x-k8s.io", "v1alpha1", kind]);
+        define(member, system.backend, "mcs-api", &kinds).await;
     }
     let caller = Group::new("web", App::new("web", 100)).on(&["onprem/private-b"]).pinned();
     // No document says who calls it: the name has to answer everywhere.
-    let called = Group::new("cart", App::new("cart", 200).replicas(2).serving(8080)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
+    let cart = App::new("cart", 200).replicas(2).serving(8080).exported();
+    let called = Group::new("cart", cart).on(&["onprem/private-a", "aws/public-c"]).movable(5);
     for group in [&caller, &called] {
         succeeded(&group.deploy(client).await.unwrap());
     }
@@ -91,7 +114,9 @@ async fn name_of_a_moved_app_answers_its_callers(system: &System) {
         succeeded(&ended(client, &id).await.unwrap());
     }
     for member in system.members() {
-        let nothing = async || (cluster_ip(member).await.is_none() && leads_to(member).await.is_empty()).then_some(());
+        let nothing = async || {
+            (cluster_ip(member).await.is_none() && leads_to(member).await.is_empty() && imported(member).await.is_none()).then_some(())
+        };
         eventually(PATIENCE, nothing).await;
     }
 }

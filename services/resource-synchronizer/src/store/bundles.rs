@@ -10,18 +10,24 @@ const BUNDLES: SealedTable = SealedTable { table: "bundle", row: "digest", plain
 /// Digest, and the objects in either form.
 type Row = (String, Option<Sealed>, Option<Vec<u8>>);
 
+/// Whether an object of a bundle exports the Service of its name (KEP-1645).
+pub fn is_export(object: &Value) -> bool {
+    object["kind"] == "ServiceExport" && object["apiVersion"].as_str().is_some_and(|version| version.starts_with("multicluster.x-k8s.io/"))
+}
+
 /// Seals what is not sealed with the newest key.
 pub async fn seal_all(store: &Store) -> StoreResult<()> {
     BUNDLES.seal_all(store, None).await.map(drop)
 }
 
-/// Stores objects under their digest; does nothing if the digest is stored.
-pub async fn put(store: &Store, digest: &str, objects: &[Value]) -> StoreResult<()> {
+/// Stores objects under their digest, and whether they export Services; does nothing if the digest is stored.
+pub async fn put(store: &Store, digest: &str, objects: &[Value], exports: bool) -> StoreResult<()> {
     let plain = serde_json::to_vec(objects).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let sealed = store.key()?.seal(BUNDLES.place(digest), &plain);
-    sqlx::query("insert into bundle (digest, sealed) values ($1, $2) on conflict (digest) do nothing")
+    sqlx::query("insert into bundle (digest, sealed, exports) values ($1, $2, $3) on conflict (digest) do nothing")
         .bind(digest)
         .bind(sealed)
+        .bind(exports)
         .execute(store.pool())
         .await?;
     Ok(())

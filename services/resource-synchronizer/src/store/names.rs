@@ -1,7 +1,9 @@
 //! The rows of stand-ins, which follow from those of copies ([`crate::names`]).
 
+use std::collections::BTreeSet;
+
 use drover_api::bindings::DesiredBinding;
-use drover_scheduling::MemberKey;
+use drover_scheduling::{DigRef, MemberKey};
 use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
@@ -54,6 +56,56 @@ pub async fn of_project(tx: &mut Transaction<'static, Postgres>, project: &str) 
 pub async fn projects(store: &Store) -> StoreResult<Vec<String>> {
     let sql = "select distinct dig ->> 'project' from binding where names or stand_in";
     Ok(sqlx::query_scalar(sql).fetch_all(store.pool()).await?)
+}
+
+/// The digests of bundles of a project's copies that export Services.
+pub async fn exporting(tx: &mut Transaction<'static, Postgres>, project: &str) -> StoreResult<BTreeSet<String>> {
+    let sql = "select distinct digest from bundle join binding using (digest) where exports and dig ->> 'project' = $1";
+    let digests: Vec<String> = sqlx::query_scalar(sql).bind(project).fetch_all(&mut **tx).await?;
+    Ok(digests.into_iter().collect())
+}
+
+/// The stand-ins of all apps that export Services, if the bundle with this digest does; otherwise none.
+pub async fn stand_ins_of_exports(store: &Store, digest: &str) -> StoreResult<Vec<(Uuid, MemberKey)>> {
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "select id, member from binding join bundle using (digest)
+         where stand_in and exports and (select exports from bundle where digest = $1)",
+    )
+    .bind(digest)
+    .fetch_all(store.pool())
+    .await?;
+    Ok(rows.into_iter().map(|(id, member)| (id, MemberKey(member))).collect())
+}
+
+/// A copy whose app exports a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exporter {
+    /// Id of its group; a later group has a larger one.
+    pub dig: Uuid,
+    pub app: String,
+    /// Name of its group, for people.
+    pub group: String,
+    pub member: MemberKey,
+}
+
+/// The copies whose apps export the Service of this name. Copies of which the export is not applied yet do not count.
+pub async fn exporters(store: &Store, namespace: &str, name: &str) -> StoreResult<Vec<Exporter>> {
+    let rows: Vec<(Json<DigRef>, String, String)> = sqlx::query_as(
+        "select b.dig, b.app, b.member from inventory i join binding b on b.id = i.binding
+         where i.kind = 'ServiceExport' and i.api_version like 'multicluster.x-k8s.io/%' and i.namespace = $1 and i.name = $2
+             and b.present and not b.stand_in",
+    )
+    .bind(namespace)
+    .bind(name)
+    .fetch_all(store.pool())
+    .await?;
+    let exporter = |(Json(dig), app, member): (Json<DigRef>, String, String)| Exporter {
+        dig: dig.id,
+        app,
+        group: format!("{}/{}", dig.project, dig.name),
+        member: MemberKey(member),
+    };
+    Ok(rows.into_iter().map(exporter).collect())
 }
 
 /// Writes one change.

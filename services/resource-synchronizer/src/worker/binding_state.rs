@@ -60,6 +60,8 @@ pub struct BindingState {
     pub waits_since: Option<Instant>,
     /// Since when it waits, before it goes, for others to keep the names of its Services.
     pub names_since: Option<Instant>,
+    /// Whether it imports Services, so that it is looked at again when it is applied.
+    pub imports: bool,
     /// How often changes by others were corrected, and when last: repeated corrections come at growing intervals.
     pub corrections: (u32, Option<Instant>),
     /// For how long all objects must have been ready before the binding is.
@@ -93,6 +95,7 @@ impl BindingState {
             attempts: 0,
             waits_since: None,
             names_since: None,
+            imports: false,
             corrections: (0, None),
             serving_after: Duration::ZERO,
             expectations: Vec::new(),

@@ -16,6 +16,7 @@ mod endpoints;
 mod expectations;
 mod handover;
 mod hooks;
+mod imports;
 mod judge;
 mod kinds;
 mod names;

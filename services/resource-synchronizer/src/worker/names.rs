@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::traffic::{PodEndpoint, PortEndpoints};
-use drover_members::{Object, ObjectId, Sharers, labels};
+use drover_members::{Member, Object, ObjectId, Sharers, labels};
 use drover_scheduling::MemberKey;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -35,7 +35,7 @@ type Copies = Vec<(Uuid, MemberKey)>;
 
 /// Whose a Service is, as a stand-in sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+pub(super) enum Whose {
     /// The stand-in's, or nobody's.
     Own,
     /// That of a copy of the same app that runs here.
@@ -47,16 +47,17 @@ enum Whose {
 impl Worker {
     /// Whether it is known where a stand-in leads to. After a start of the service it is not, so what is there stays.
     pub(super) async fn knows_endpoints(&self, bound: &BindingState) -> Result<bool, Error> {
-        let (_, far) = self.ports(bound).await?;
-        let elsewhere = self.copies(bound).await?.1;
-        Ok(!far.is_empty() || elsewhere.iter().all(|(_, member)| self.app.lists_endpoints(member)))
+        let (near, far) = self.ports(bound).await?;
+        let (here, elsewhere) = self.copies(bound).await?;
+        let near_is_known = here.is_empty() || !near.is_empty() || self.app.lists_endpoints(&self.key);
+        Ok(near_is_known && (!far.is_empty() || elsewhere.iter().all(|(_, member)| self.app.lists_endpoints(member))))
     }
 
     /// The objects of a stand-in.
-    pub(super) async fn names(&self, bound: &BindingState, bundle: Vec<Value>) -> Result<Vec<Value>, Error> {
+    pub(super) async fn names(&self, member: &Member, bound: &BindingState, bundle: Vec<Value>) -> Result<Vec<Value>, Error> {
         let (near, far) = self.ports(bound).await?;
         let here = self.copies(bound).await?.0;
-        let mut objects = Vec::new();
+        let mut objects = self.imports(member, bound, &bundle).await?;
         for service in bundle.into_iter().filter(has_name) {
             let name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let own = service["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
@@ -72,7 +73,8 @@ impl Worker {
                 true => Vec::new(),
             };
             if whose != Whose::Others {
-                objects.extend(slices(&namespace, &name, missing.iter()));
+                let marks = json!({SERVICE: name, MANAGED_BY: labels::FIELD_MANAGER});
+                objects.extend(slices(&namespace, &format!("{name}-elsewhere"), &marks, missing.iter()));
             }
             if whose == Whose::Own {
                 objects.push(inside(service));
@@ -82,7 +84,7 @@ impl Worker {
     }
 
     /// The copies of a stand-in's app that are to be present: here, and in other members.
-    async fn copies(&self, bound: &BindingState) -> Result<(Copies, Copies), Error> {
+    pub(super) async fn copies(&self, bound: &BindingState) -> Result<(Copies, Copies), Error> {
         let desired = &bound.row.desired;
         let copies = store::names::copies(&self.app.store, desired.dig.id, &desired.app).await?;
         Ok(copies.into_iter().partition(|(_, member)| *member == self.key))
@@ -98,7 +100,7 @@ impl Worker {
         Ok((of(here), of(elsewhere)))
     }
 
-    fn whose(&self, bound: &BindingState, here: &Copies, service: &ObjectId) -> Whose {
+    pub(super) fn whose(&self, bound: &BindingState, here: &Copies, service: &ObjectId) -> Whose {
         let Some(seen) = self.view.object(service) else {
             return if here.is_empty() { Whose::Own } else { Whose::Copys };
         };
@@ -111,10 +113,10 @@ impl Worker {
         }
     }
 
-    /// Who may want an object that a binding has parted with: those who contain it, and stand-ins, if it is a Service.
+    /// Who may want an object that a binding has parted with: those who contain it, and stand-ins, if it is a Service or an import of one.
     pub(super) fn heirs(&self, object: &ObjectId) -> Vec<Uuid> {
-        let is_service = object.api_version == "v1" && object.kind == "Service";
-        let stand_ins = self.bindings.values().filter(|bound| is_service && bound.row.stand_in).map(|bound| bound.id());
+        let is_name = object.api_version == "v1" && object.kind == "Service" || object.kind == "ServiceImport";
+        let stand_ins = self.bindings.values().filter(|bound| is_name && bound.row.stand_in).map(|bound| bound.id());
         self.view.sharers(object).iter().copied().chain(stand_ins).collect()
     }
 
@@ -157,7 +159,7 @@ impl Worker {
 }
 
 /// Whether an object of a bundle is a Service that callers find by its name, and that selects pods.
-fn has_name(object: &Value) -> bool {
+pub(super) fn has_name(object: &Value) -> bool {
     let spec = &object["spec"];
     object["apiVersion"] == "v1"
         && object["kind"] == "Service"
@@ -193,8 +195,8 @@ fn unnamed_here<'a>(near: impl Iterator<Item = &'a PortEndpoints>, far: impl Ite
 /// Name and number of a port, whether its addresses are of IPv4, and the protocol above it.
 type SliceKey<'a> = (&'a str, u16, bool, Option<&'a str>);
 
-/// The slices with these endpoints: one per port, number and family of addresses.
-fn slices<'a>(namespace: &str, service: &str, ports: impl Iterator<Item = &'a PortEndpoints>) -> Vec<Value> {
+/// The slices with these endpoints, whose names begin with this one: one per port, number and family of addresses.
+pub(super) fn slices<'a>(namespace: &str, begin: &str, marks: &Value, ports: impl Iterator<Item = &'a PortEndpoints>) -> Vec<Value> {
     let mut found: BTreeMap<SliceKey<'_>, BTreeSet<(IpAddr, Option<&str>)>> = BTreeMap::new();
     for port in ports {
         for PodEndpoint { address, hostname } in &port.pods {
@@ -221,9 +223,9 @@ fn slices<'a>(namespace: &str, service: &str, ports: impl Iterator<Item = &'a Po
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
             "metadata": {
-                "name": format!("{service}-elsewhere-{shown}{number}-{}", family.to_lowercase()),
+                "name": format!("{begin}-{shown}{number}-{}", family.to_lowercase()),
                 "namespace": namespace,
-                "labels": {SERVICE: service, MANAGED_BY: labels::FIELD_MANAGER},
+                "labels": marks,
             },
             "addressType": family,
             "ports": [port],
@@ -248,7 +250,7 @@ mod tests {
             ..PortEndpoints::default()
         };
         let ports = [port("", &["10.0.0.2:80", "10.0.0.1:80", "[fd00::1]:80"]), port("grpc", &["10.0.0.1:90"])];
-        let made = slices("default", "web", ports.iter());
+        let made = slices("default", "web-elsewhere", &json!({}), ports.iter());
         let shown: Vec<(&str, usize)> =
             made.iter().map(|slice| (slice["metadata"]["name"].as_str().unwrap(), slice["endpoints"].as_array().unwrap().len())).collect();
         assert_eq!(shown, [("web-elsewhere-80-ipv6", 1), ("web-elsewhere-80-ipv4", 2), ("web-elsewhere-grpc-90-ipv4", 1)]);

@@ -24,7 +24,7 @@ use super::view::Seen;
 use super::write::{Write, WriteEnd, Written};
 use super::{CALM, Outcome, Worker, Writing};
 use crate::app::Error;
-use crate::store::{self, inventory::Item};
+use crate::store::{self, bundles::is_export, inventory::Item};
 
 impl Worker {
     /// One pass over a binding. `Err`: the store fails, or the member does not answer.
@@ -102,10 +102,12 @@ impl Worker {
             let reason = format!("there is no bundle {}", desired.digest);
             return Ok(self.fail(id, Failure::new("preflight_failed", reason)));
         };
+        let imports = bound.row.stand_in && bundle.iter().any(is_export);
         let objects = match self.prepared(member, bound, &bundle).await? {
             Ok(objects) => objects,
             Err(failure) => return Ok(self.fail(id, failure)),
         };
+        self.bound(id).imports = imports;
         let (objects, hooks) = hooks::split(objects);
         if let Some(outcome) = self.hooks_before(member, id, &hooks).await? {
             return Ok(outcome);
@@ -117,6 +119,9 @@ impl Worker {
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
+            if imports && !Box::pin(self.tell_exports(member, id, &bundle)).await? {
+                return Ok(Outcome::Again);
+            }
             self.ask(member, id);
             self.end_warm_up(id).await?;
             if let Some(outcome) = self.hooks_after(member, id, &hooks).await? {
@@ -209,8 +214,17 @@ impl Worker {
             WriteEnd::Done => {
                 let bound = self.bound(id);
                 (bound.failure, bound.hindrance) = (None, None);
+                let (of_copy, digest) = (!bound.row.stand_in, Arc::clone(&bound.row.desired.digest));
+                if of_copy && due.iter().any(|object| is_export(&object.value)) {
+                    self.app.wake_exports(&digest).await?;
+                }
+                let bound = &self.bindings[&id];
                 // No event may follow a hook's write: not every object has a status.
-                Ok(if bound.hooks_due || bound.has_open_share() || bound.tests_run() { Outcome::Again } else { Outcome::Settled })
+                Ok(if bound.hooks_due || bound.imports || bound.has_open_share() || bound.tests_run() {
+                    Outcome::Again
+                } else {
+                    Outcome::Settled
+                })
             }
             WriteEnd::Later => Ok(Outcome::Again),
             WriteEnd::Failed(failure) => Ok(self.fail(id, failure)),
@@ -386,7 +400,7 @@ impl Worker {
         let flat = flatten(bundle)?;
         let flat = match &bound.row.desired.share {
             Some(share) => shared_out(flat, share, &bound.row.desired.namespace),
-            None if bound.row.stand_in => self.names(bound, flat).await?,
+            None if bound.row.stand_in => self.names(member, bound, flat).await?,
             None => flat,
         };
         let share_of = |policy: &bounds::PolicyName| {

@@ -6,6 +6,7 @@ mod bounds;
 mod carried;
 mod gateways;
 mod hooks;
+mod imports;
 mod names;
 mod parting;
 mod reachability;

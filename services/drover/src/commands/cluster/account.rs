@@ -195,6 +195,8 @@ pub(super) fn managed(also: &[String]) -> Result<Vec<(&str, Vec<&str>)>> {
         ("discovery.k8s.io", vec!["endpointslices"]),
         // So that a gateway gives the copies of an app their shares of users' requests.
         ("gateway.networking.k8s.io", vec!["httproutes"]),
+        // So that the Services that an app exports are imported in other clusters.
+        ("multicluster.x-k8s.io", vec!["serviceexports", "serviceexports/status", "serviceimports", "serviceimports/status"]),
         ("", vec!["namespaces"]),
     ];
     for kind in also {
