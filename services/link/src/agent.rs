@@ -1,0 +1,165 @@
+//! The life of the agent: it gets a certificate, keeps a link open, and renews the certificate.
+//!
+//! A new certificate means a new connection. It is opened before the old one ends, and what runs on the old one goes on until the old
+//! certificate expires.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use drover_link::carry;
+use drover_link::keys;
+use drover_link::wire::{ENROL, Enrolment, Invitation, Issued, RENEW, Renewal};
+use drover_tasks::backoff;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::Config;
+use crate::hub::{AskError, Hub};
+use crate::state::{Identity, State};
+
+/// The longest pause between two attempts to connect.
+const LONGEST: Duration = Duration::from_secs(15);
+/// The pause after Drover has refused the certificate: an operator has to do something.
+const REFUSED: Duration = Duration::from_secs(60);
+/// A link that lasted longer than this worked: the pauses start again.
+const WORKED: Duration = Duration::from_secs(20);
+/// The longest pause between two looks at the clock, which may be set.
+const CLOCK: Duration = Duration::from_secs(60);
+
+/// Runs until the future is dropped.
+///
+/// # Errors
+/// The settings or files cannot be used, or the invitation is refused.
+pub async fn run(config: Config) -> Result<()> {
+    let api_server = config.api_server()?;
+    let state = State::open(&config.state)?;
+    let known = state.known(config.invitation.as_deref())?;
+    let hub = Hub::new(config.hub.clone().unwrap_or(known.hub), &known.authority)?;
+    tracing::info!(cluster = known.cluster, api_server, "Drover will be connected to this API server and to nothing else");
+    let identity = match state.identity()? {
+        Some(identity) => identity,
+        None => enrol(&state, &hub, &config).await?,
+    };
+    let (renewed, newest) = watch::channel(identity);
+    tokio::select! {
+        never = keep_linked(&hub, newest, &api_server) => never,
+        never = keep_renewed(&state, &hub, &renewed) => never,
+    }
+}
+
+/// Asks for the first certificate until it is issued.
+async fn enrol(state: &State, hub: &Hub, config: &Config) -> Result<Identity> {
+    let Some(path) = &config.invitation else { bail!("there is no certificate yet: give --invitation FILE") };
+    let Invitation { token, cluster, .. } = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let pem = state.next_key()?;
+    let key = keys::from_pem(&pem)?;
+    let order = Enrolment { token, request: keys::request(&key, "drover-link")? };
+    let fingerprint = keys::fingerprint(&key)?;
+    tracing::info!("waiting for an operator: drover cluster accept {} --fingerprint {fingerprint}", cluster.replace('+', "/"));
+    let mut failures = 0;
+    loop {
+        match hub.ask::<Issued>(None, ENROL, &order).await {
+            Ok(Issued { certificate: Some(certificate) }) => return state.keep(&pem, &certificate),
+            Ok(Issued { certificate: None }) => failures = 0,
+            Err(AskError::Refused { code, detail }) if code == "invitation_refused" || code == "invalid" => bail!("{detail} ({code})"),
+            Err(error) => {
+                failures += 1;
+                tracing::warn!("{error}");
+                tokio::time::sleep(backoff(failures + 3, LONGEST)).await;
+            }
+        }
+    }
+}
+
+/// Keeps a link with the newest certificate open.
+async fn keep_linked<T>(hub: &Hub, mut newest: watch::Receiver<Identity>, api_server: &str) -> T {
+    let mut links = JoinSet::new();
+    let mut failures = 0;
+    loop {
+        let identity = newest.borrow_and_update().clone();
+        let current = links.spawn(link(hub.clone(), identity, api_server.to_owned())).id();
+        let ended = loop {
+            tokio::select! {
+                Some(ended) = links.join_next_with_id() => match ended {
+                    Ok((id, ended)) if id == current => break Some(ended),
+                    Err(error) if error.id() == current => break Some(Err(AskError::Broken(error.into()))),
+                    // One with an earlier certificate.
+                    _ => {}
+                },
+                // The present one goes on beside the new one.
+                Ok(()) = newest.changed() => break None,
+            }
+        };
+        let pause = match ended {
+            None => Duration::ZERO,
+            Some(Ok(lasted)) => {
+                failures = if lasted > WORKED { 1 } else { failures + 1 };
+                backoff(failures, LONGEST)
+            }
+            Some(Err(AskError::Refused { code, detail })) => {
+                tracing::error!("Drover does not accept this agent: {detail} ({code})");
+                REFUSED
+            }
+            Some(Err(error)) => {
+                failures += 1;
+                if failures == 1 || failures.is_multiple_of(20) {
+                    tracing::warn!(failures, "{error}");
+                }
+                backoff(failures, LONGEST)
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            Ok(()) = newest.changed() => {}
+        }
+    }
+}
+
+/// Opens a link and serves it to its end; how long it lasted.
+async fn link(hub: Hub, identity: Identity, api_server: String) -> Result<Duration, AskError> {
+    let connection = hub.link(&identity).await?;
+    let began = Instant::now();
+    tracing::info!("connected to Drover");
+    match carry::serve(connection, &api_server).await {
+        Ok(()) => tracing::info!("the connection to Drover has ended"),
+        Err(error) => tracing::warn!(%error, "the connection to Drover broke off"),
+    }
+    Ok(began.elapsed())
+}
+
+/// Renews the certificate whenever two thirds of its time are over.
+async fn keep_renewed<T>(state: &State, hub: &Hub, newest: &watch::Sender<Identity>) -> T {
+    let mut failures = 0;
+    loop {
+        let present = newest.borrow().clone();
+        let left = present.shown.due().duration_since(SystemTime::now()).unwrap_or_default();
+        if !left.is_zero() {
+            tokio::time::sleep(left.min(CLOCK)).await;
+            continue;
+        }
+        match renew(state, hub, &present).await {
+            Ok(identity) => {
+                failures = 0;
+                tracing::info!("the certificate was renewed");
+                newest.send_replace(identity);
+            }
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(failures, "the certificate was not renewed: {error}");
+                tokio::time::sleep(backoff(failures + 5, CLOCK)).await;
+            }
+        }
+    }
+}
+
+async fn renew(state: &State, hub: &Hub, present: &Identity) -> Result<Identity, AskError> {
+    let key = state.next_key()?;
+    let order = Renewal { request: keys::request(&keys::from_pem(&key).map_err(broken)?, "drover-link").map_err(broken)? };
+    let issued: Issued = hub.ask(Some(present), RENEW, &order).await?;
+    let certificate = issued.certificate.context("there is no certificate in the answer")?;
+    Ok(state.keep(&key, &certificate)?)
+}
+
+fn broken(error: keys::KeyError) -> AskError {
+    AskError::Broken(error.into())
+}
