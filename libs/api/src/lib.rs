@@ -12,6 +12,7 @@ pub mod digs;
 mod earlier_tests;
 pub mod grants;
 pub mod ledger;
+pub mod links;
 pub mod members;
 pub mod operations;
 pub mod plans;

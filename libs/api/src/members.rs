@@ -166,6 +166,9 @@ pub struct MemberCredential {
     /// The [`Member::credential_version`] of this kubeconfig.
     pub version: i64,
     pub kubeconfig: SecretKubeconfig,
+    /// The member is reached through the connection of its agent, and in no other way.
+    #[serde(default)]
+    pub linked: bool,
 }
 
 /// A kubeconfig that is sent from one service to another. Its debug output does not show it.

@@ -11,6 +11,7 @@ use drover_scheduling::MemberKey;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
+use crate::links::{LinkConnector, Links};
 use crate::member::lock;
 use crate::reach::Reach;
 use crate::transport;
@@ -35,12 +36,19 @@ pub struct Clients {
     injected: std::sync::Mutex<HashMap<MemberKey, kube::Client>>,
     listing: Arc<Semaphore>,
     reach: Reach,
+    links: Option<Arc<dyn Links>>,
 }
 
 impl Clients {
     /// An empty cache of clients for members within `reach`.
     pub fn new(reach: Reach) -> Self {
-        Self { built: Mutex::default(), injected: Default::default(), listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)), reach }
+        let listing = Arc::new(Semaphore::new(LISTED_AT_ONCE));
+        Self { built: Mutex::default(), injected: Default::default(), listing, reach, links: None }
+    }
+
+    /// Reaches linked members through these links.
+    pub fn through(self, links: Arc<dyn Links>) -> Self {
+        Self { links: Some(links), ..self }
     }
 
     /// Where members may be.
@@ -61,7 +69,14 @@ impl Clients {
         if let Some(client) = self.cached(member, version).await {
             return Ok(client);
         }
-        let client = connect(kubeconfig, self.reach).await?;
+        let client = match kubeconfig.is_linked() {
+            false => connect(kubeconfig, self.reach).await?,
+            true => {
+                let links = self.links.clone().ok_or_else(|| invalid("belongs to a member that this service has no link to"))?;
+                let connector = LinkConnector { links, member: member.clone() };
+                transport::client(&configuration(kubeconfig).await?, connector).map_err(unusable)?
+            }
+        };
         let mut built = self.built.lock().await;
         match built.get(member) {
             Some(entry) if entry.version >= version => Ok(entry.client.clone()),
@@ -98,11 +113,25 @@ impl Clients {
 /// A client outside any cache, for a first probe.
 ///
 /// # Errors
-/// When the kubeconfig has no usable server, certificate or key, or leads out of `reach`.
+/// When the kubeconfig has no usable server, certificate or key, leads out of `reach`, or belongs to a member that is reached through its link.
 pub async fn connect(kubeconfig: &VettedKubeconfig, reach: Reach) -> Result<kube::Client, KubeconfigError> {
+    if kubeconfig.is_linked() {
+        return Err(invalid("belongs to a member that is reached through its link only"));
+    }
     reach.check(kubeconfig)?;
-    // kube's own message may quote the kubeconfig, which holds secrets, so it is not passed on.
-    let invalid = |reason: &str| KubeconfigError::Invalid { field: "kubeconfig".into(), reason: reason.into() };
+    transport::client(&configuration(kubeconfig).await?, transport::direct(reach)).map_err(unusable)
+}
+
+// kube's own messages may quote the kubeconfig, which holds secrets, so they are not passed on.
+fn invalid(reason: &str) -> KubeconfigError {
+    KubeconfigError::Invalid { field: "kubeconfig".into(), reason: reason.into() }
+}
+
+fn unusable(_: kube::Error) -> KubeconfigError {
+    invalid("has a certificate or key that cannot be used")
+}
+
+async fn configuration(kubeconfig: &VettedKubeconfig) -> Result<kube::Config, KubeconfigError> {
     let parsed = Kubeconfig::from_yaml(kubeconfig.expose()).map_err(|_| invalid("cannot be read"))?;
     let mut config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
         .await
@@ -113,5 +142,5 @@ pub async fn connect(kubeconfig: &VettedKubeconfig, reach: Reach) -> Result<kube
         // No server is verified: otherwise each client would read and keep all certificates that this machine trusts.
         config.root_cert = Some(Vec::new());
     }
-    transport::client(&config, reach).map_err(|_| invalid("has a certificate or key that cannot be used"))
+    Ok(config)
 }

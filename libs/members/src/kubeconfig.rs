@@ -69,9 +69,19 @@ impl KubeconfigError {
 pub struct VettedKubeconfig {
     text: SecretString,
     server: String,
+    linked: bool,
 }
 
 impl VettedKubeconfig {
+    /// The same for a member that is reached through its link: its server is then only the name that the API server's certificate has, and is
+    /// never connected to.
+    pub fn linked(self, linked: bool) -> Self {
+        Self { linked, ..self }
+    }
+    /// Whether the member is reached through its link.
+    pub fn is_linked(&self) -> bool {
+        self.linked
+    }
     /// Address of the API server; not secret.
     pub fn server(&self) -> &str {
         &self.server
@@ -168,7 +178,7 @@ pub fn vet(text: &str) -> Result<VettedKubeconfig, KubeconfigError> {
         "users": [{"name": "drover", "user": kept_user}],
         "contexts": [{"name": "member", "context": kept_context}],
     });
-    Ok(VettedKubeconfig { text: SecretString::from(vetted.to_string()), server })
+    Ok(VettedKubeconfig { text: SecretString::from(vetted.to_string()), server, linked: false })
 }
 
 /// The entry `name` of a list of named entries, with its path for messages.

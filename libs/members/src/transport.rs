@@ -5,17 +5,19 @@
 
 use std::time::Duration;
 
+use http::Uri;
+use hyper::rt::{Read, Write};
 use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use rustls::client::Resumption;
 use tower::filter::FilterLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::acting;
 use crate::reach::{PermittedResolver, Reach};
@@ -30,16 +32,28 @@ const IDLE_FOR: Duration = Duration::from_secs(20);
 /// How many TLS sessions are kept for resumption.
 const SESSIONS: usize = 4;
 
-/// A client for one member. Proxies and retries in the configuration are ignored.
+/// Connects to addresses within `reach`.
+pub fn direct(reach: Reach) -> HttpConnector<PermittedResolver> {
+    let mut tcp = HttpConnector::new_with_resolver(PermittedResolver::new(reach));
+    tcp.enforce_http(false);
+    tcp
+}
+
+/// A client for one member, whose API server is reached by `way`. Proxies and retries in the configuration are ignored.
 ///
 /// # Errors
 /// When a certificate or key cannot be used.
-pub fn client(config: &Config, reach: Reach) -> Result<Client, kube::Error> {
+pub fn client<W>(config: &Config, way: W) -> Result<Client, kube::Error>
+where
+    W: Service<Uri, Response: Connection + Read + Write + Send + Unpin + 'static, Error: Into<BoxError>, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
     // Fails for every client but the first, because the provider is installed then.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let mut tcp = HttpConnector::new_with_resolver(PermittedResolver::new(reach));
-    tcp.enforce_http(false);
-    let mut connector = TimeoutConnector::new(tls(config)?.enable_http1().wrap_connector(tcp));
+    let mut connector = TimeoutConnector::new(tls(config)?.enable_http1().wrap_connector(way));
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);

@@ -135,6 +135,8 @@ codes! {
     KUBECONFIG_REFUSED "kubeconfig_refused" 422 "The kubeconfig uses something that Drover does not support";
     CLUSTER_UNREACHABLE "cluster_unreachable" 503 "The cluster does not answer";
     CLUSTER_UNAUTHORIZED "cluster_unauthorized" 409 "The cluster refuses the credential";
+    INVITATION_REFUSED "invitation_refused" 403 "The invitation cannot be used";
+    LINK_REFUSED "link_refused" 403 "The certificate of the agent is not accepted";
     CLAIMS_LEFT "claims_left" 409 "Applications still have room in this cluster";
     // services and the database
     PEER_UNAVAILABLE "peer_unavailable" 503 "Another Drover service does not answer";

@@ -3,6 +3,7 @@
 //! Services ask each other through the generated [`crate::clients`], each made from a [`Peer`], which sends their requests; [`crate::Answer`] makes
 //! a [`PeerError`] of what went wrong. Directly a peer only gets what no client has: feeds, whose values are read one by one,
 //! `/readyz`, and documents, whose paths are values.
+//! Streams of bytes ([`Peer::stream`]) are not part of a client either.
 //! GET, PUT and DELETE are retried (every internal write is a PUT to an id that the caller chose); POST never is.
 
 use std::fmt;
@@ -180,6 +181,27 @@ impl Peer {
     /// See [`PeerError`].
     pub async fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, PeerError> {
         found(self.get(path).await)
+    }
+
+    /// `GET path` that ends as a stream of bytes, if the service agrees to this protocol (`Upgrade`).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn stream(&self, path: &str, protocol: &'static str) -> Result<reqwest::Upgraded, PeerError> {
+        let unavailable = |detail: String| PeerError::Unavailable { peer: self.name, detail };
+        let url = self.base.join(path).map_err(|error| unavailable(format!("{path} is not a path: {error}")))?;
+        let request = self.http.get(url).header(header::CONNECTION, "Upgrade").header(header::UPGRADE, protocol);
+        let asked = async {
+            let broken = |error: reqwest::Error| unavailable(chain(&error.without_url()));
+            let answer = request.bearer_auth(self.token.expose_secret()).send().await.map_err(broken)?;
+            let status = answer.status();
+            if status == StatusCode::SWITCHING_PROTOCOLS {
+                return answer.upgrade().await.map_err(broken);
+            }
+            let body = answer.bytes().await.map_err(broken)?;
+            Err(PeerError::Refused { peer: self.name, status, problem: Box::new(ProblemDocument::read(status.as_u16(), &body)) })
+        };
+        tokio::time::timeout(self.timeout, asked).await.map_err(|_| unavailable("no answer in time".to_owned()))?
     }
 
     /// Sends a request, again while repeating it is harmless, may help, and attempts are left. `operation` is its id in the service's

@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Fleet};
-use crate::http::{agents, checks, clusters, cordon, kv_pairs, labels, members, networks, pods};
+use crate::http::{agents, checks, clusters, cordon, kv_pairs, labels, links, members, networks, pods};
 use crate::resources::KINDS;
 
 impl FromRef<App> for Documents {
@@ -25,6 +25,10 @@ pub(crate) fn routes(fleet: &Fleet) -> OpenApiRouter<App> {
         .routes(routes!(kv_pairs::get))
         .routes(routes!(labels::list, labels::create))
         .routes(routes!(labels::get, labels::put, labels::delete))
+        .routes(routes!(links::get, links::revoke))
+        .routes(routes!(links::invite))
+        .routes(routes!(links::accept))
+        .routes(routes!(links::stream))
         .routes(routes!(pods::pods))
         .routes(routes!(pods::events))
         .routes(routes!(pods::log))

@@ -2,6 +2,7 @@
 //! Every exchange is checked against the service's OpenAPI document.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod links;
 mod stack;
 
 use axum::extract::RawQuery;

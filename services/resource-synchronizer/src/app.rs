@@ -148,7 +148,7 @@ impl App {
     /// A client of a member, apart from that of its worker; else why there is none.
     pub async fn member(&self, key: &MemberKey) -> Result<Member, String> {
         let credential = self.credential(key).await.map_err(|error| error.to_string())?;
-        let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| error.to_string())?;
+        let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| error.to_string())?.linked(credential.linked);
         let client = self.clients.get(key, credential.version, &vetted).await.map_err(|error| error.to_string())?;
         Ok(Member::new(client))
     }

@@ -19,6 +19,7 @@ mod app;
 mod config;
 mod gateways;
 mod http;
+mod links;
 mod names;
 mod preflight;
 mod routes;
@@ -51,7 +52,9 @@ pub const FAILPOINTS: [&str; 4] =
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("resource-synchronizer");
     let reach = if common.local_clusters { Reach::Anywhere } else { Reach::Remote };
-    let router = assemble(&common, config.seal.key()?, Arc::new(Clients::new(reach)), Failpoints::of_process()).await?;
+    let links = links::PeerLinks(common.peer("cluster-manager", &common.peers.cluster_manager));
+    let clients = Clients::new(reach).through(Arc::new(links));
+    let router = assemble(&common, config.seal.key()?, Arc::new(clients), Failpoints::of_process()).await?;
     let listener = service::bind(config.listen, &common).await?;
     Ok(service::serve(listener, router, &common))
 }

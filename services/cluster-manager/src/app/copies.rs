@@ -124,7 +124,7 @@ impl App {
     pub(super) async fn client_of(&self, member: &MemberKey) -> Result<Client, Problem> {
         let credential = self.credential(member).await?;
         let unusable = |error: drover_members::KubeconfigError| codes::KUBECONFIG_INVALID.problem(error.to_string());
-        let vetted = vet(credential.kubeconfig.expose()).map_err(unusable)?;
+        let vetted = vet(credential.kubeconfig.expose()).map_err(unusable)?.linked(credential.linked);
         self.clients.get(member, credential.version, &vetted).await.map_err(unusable)
     }
 }

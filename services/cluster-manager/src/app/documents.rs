@@ -42,6 +42,17 @@ impl ClusterHooks {
         Ok(())
     }
 
+    /// How a cluster is reached is fixed: services keep clients of it, and a kubeconfig that was accepted for a link was not checked for more.
+    fn check_link(change: &Change<'_>, cluster: &Document) -> Result<(), Problem> {
+        let link = |document: &Document| document.spec().map(|spec: ClusterSpec| spec.link).map_err(Problem::internal);
+        match change.before {
+            Some(before) if link(before)? != link(cluster)? => {
+                Err(codes::INVALID.problem("link: cannot be changed; remove the cluster and register it again"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses the deletion of a cluster with labels, or, unless it was given up, with claims. The member is published as `Deregistering` before placement is asked,
     /// so that no new claim appears after the answer.
     async fn check_unused(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
@@ -91,7 +102,10 @@ impl Hooks for ClusterHooks {
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         match (change.kind.name == CLUSTER.name, change.after) {
             (false, _) => Ok(()),
-            (true, Some(cluster)) => Self::check_kubeconfig_present(change, cluster),
+            (true, Some(cluster)) => {
+                Self::check_kubeconfig_present(change, cluster)?;
+                Self::check_link(change, cluster)
+            }
             (true, None) => self.check_unused(tx, change).await,
         }
     }
@@ -102,7 +116,10 @@ impl Hooks for ClusterHooks {
         let text = String::from_utf8_lossy(file);
         let vetted =
             vet(&text).map_err(|error| codes::find(error.code()).unwrap_or(codes::KUBECONFIG_INVALID).problem(error.to_string()))?;
-        self.reach.check(&vetted).map_err(|error| codes::KUBECONFIG_REFUSED.problem(format!("kubeconfig: {error}")))?;
+        // A linked cluster's address is never connected to: its agent connects to the one of its own settings.
+        let linked = change.after.map(Document::spec::<ClusterSpec>).transpose().map_err(Problem::internal)?.is_some_and(|spec| spec.link);
+        let checked = if linked { Ok(()) } else { self.reach.check(&vetted) };
+        checked.map_err(|error| codes::KUBECONFIG_REFUSED.problem(format!("kubeconfig: {error}")))?;
         credentials::put(tx, &self.key, change.id(), vetted.expose()).await?;
         Ok(())
     }

@@ -194,6 +194,11 @@ impl Fleet {
         self.publish(key, entries.get(key));
     }
 
+    /// The id of a member.
+    pub fn id(&self, key: &MemberKey) -> Option<Uuid> {
+        self.entries().get(key).map(|entry| entry.registered.id)
+    }
+
     /// The health of a member.
     pub fn state(&self, key: &MemberKey) -> ClusterState {
         self.entries().get(key).map_or_else(not_probed, Entry::state)

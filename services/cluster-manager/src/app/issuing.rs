@@ -4,13 +4,12 @@
 //! Invariant: only names that begin with `drover:` are certified. Otherwise a tenant could become a user that the cluster already gives
 //! rights to, such as `system:kube-scheduler`.
 
-use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::members::{SecretKubeconfig, UserOrder, UserState};
+use drover_link::keys::{self, KeyError};
 use drover_scheduling::MemberKey;
 use drover_service::{Problem, codes};
 use drover_store::{StoreError, Timestamp, now};
@@ -18,15 +17,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use p256::ecdsa::{DerSignature, SigningKey};
-use p256::pkcs8::{EncodePrivateKey, LineEnding};
 use secrecy::zeroize::Zeroizing;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use x509_cert::Certificate;
-use x509_cert::builder::{Builder, RequestBuilder};
-use x509_cert::der::EncodePem;
-use x509_cert::name::Name;
 
 use super::App;
 use super::copies::problem;
@@ -139,13 +133,9 @@ async fn certified(client: &kube::Client, user: &str) -> Result<Result<Pems, Str
 }
 
 /// A new key, and a request for a certificate for it, both in PEM.
-fn request_for(user: &str) -> anyhow::Result<(Zeroizing<String>, String)> {
-    // Nearly every 32 random bytes are a valid key of P-256; others are drawn again.
-    let key = std::iter::repeat_with(|| SigningKey::from_slice(&rand::random::<[u8; 32]>())).find_map(Result::ok);
-    let key = key.context("there is no randomness")?;
-    let subject = Name::from_str(&format!("CN={user}"))?;
-    let request = RequestBuilder::new(subject, &key)?.build::<DerSignature>()?;
-    Ok((key.to_pkcs8_pem(LineEnding::LF)?, request.to_pem(LineEnding::LF)?))
+fn request_for(user: &str) -> Result<(Zeroizing<String>, String), KeyError> {
+    let key = keys::new_key();
+    Ok((keys::to_pem(&key)?, keys::request(&key, user)?))
 }
 
 /// Waits for the certificate.

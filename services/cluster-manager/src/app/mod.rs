@@ -1,13 +1,16 @@
 //! Use cases of cluster-manager.
 
 mod agents;
+mod authority;
 mod copies;
 mod documents;
 mod exec;
 mod fleet;
 mod identity;
 mod issuing;
+mod linking;
 mod model;
+mod open_links;
 
 use std::sync::Arc;
 
@@ -22,17 +25,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use authority::Authority;
 pub use copies::LogQuery;
 pub use documents::ClusterHooks;
 pub use exec::ExecOrder;
 pub use fleet::{Fleet, Reports};
+pub use linking::Joined;
 pub use model::{Measured, Model, Usage};
+pub use open_links::{OpenLinks, OwnLinks};
 
 use crate::config::Config;
 use crate::resources::KINDS;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
-use crate::store::{cordons, credentials, labels, registered, users};
+use crate::store::{cordons, credentials, labels, links, registered, users};
 
 /// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
@@ -45,7 +51,18 @@ pub struct App {
     pub config: Arc<Config>,
     /// Notified when members, labels, priorities or credentials changed.
     pub changed: Arc<Notify>,
+    /// The connections of agents of clusters that Drover cannot reach.
+    pub links: OpenLinks,
+    /// Set where such agents are taken.
+    pub agents: Option<Arc<TakesAgents>>,
     key: Arc<SealKey>,
+}
+
+/// What is needed to take agents of clusters.
+pub struct TakesAgents {
+    pub authority: Authority,
+    /// The address to which agents connect, HOST:PORT.
+    pub address: String,
 }
 
 /// A cluster with its labels.
@@ -55,11 +72,11 @@ pub struct LabelledCluster {
 }
 
 impl App {
-    /// Connects the store and loads the registered members.
+    /// Connects the store and loads the registered members. `address` is where agents of clusters connect to, if they are taken.
     ///
     /// # Errors
     /// The seal key cannot be read, or the database is unavailable or its migration fails.
-    pub async fn connect(config: Config, common: &Common, clients: Clients) -> anyhow::Result<Self> {
+    pub async fn connect(config: Config, common: &Common, clients: Clients, address: Option<String>) -> anyhow::Result<Self> {
         let key = Arc::new(config.seal.key()?);
         let sets =
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
@@ -67,7 +84,8 @@ impl App {
         drover_resources::seal_all(&store, KINDS).await?;
         credentials::SEALED.seal_all(&store, None).await?;
         users::SEALED.seal_all(&store, None).await?;
-        let (fleet, changed) = (Fleet::default(), Arc::new(Notify::new()));
+        links::SEALED.seal_all(&store, None).await?;
+        let (fleet, changed, open) = (Fleet::default(), Arc::new(Notify::new()), OpenLinks::default());
         // Before the feed is served: a reader takes its first page for the complete list of members.
         for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
             fleet.register(member);
@@ -80,7 +98,23 @@ impl App {
             clients.reach(),
         );
         let documents = Documents::new(store.clone(), hooks);
-        Ok(Self { store, documents, fleet, clients: Arc::new(clients), config: Arc::new(config), changed, key })
+        let clients = clients.through(Arc::new(OwnLinks { fleet: fleet.clone(), open: open.clone() }));
+        let agents = match address {
+            None => None,
+            Some(address) => {
+                let (certificate, secret) = Authority::new_pems()?;
+                let mut db = store.pool().acquire().await.map_err(StoreError::from)?;
+                let (certificate, secret) = links::authority(&mut db, &key, &certificate, &secret).await?;
+                Some(Arc::new(TakesAgents { authority: Authority::read(certificate, secret.expose_secret())?, address }))
+            }
+        };
+        let (clients, config) = (Arc::new(clients), Arc::new(config));
+        Ok(Self { store, documents, fleet, clients, config, changed, links: open, agents, key })
+    }
+
+    /// The ways to linked members.
+    pub fn own_links(&self) -> OwnLinks {
+        OwnLinks { fleet: self.fleet.clone(), open: self.links.clone() }
     }
 
     /// Reads a document that must exist.
@@ -224,7 +258,8 @@ impl App {
         let id = self.cluster_id(key.provider(), key.cluster()).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let found = credentials::get(&mut db, &self.key, id).await?;
-        let (version, kubeconfig) = found.ok_or_else(|| codes::NOT_FOUND.problem(format!("{key} has no kubeconfig")))?;
-        Ok(MemberCredential { version, kubeconfig: SecretKubeconfig::new(kubeconfig.expose_secret().to_owned()) })
+        let found = found.ok_or_else(|| codes::NOT_FOUND.problem(format!("{key} has no kubeconfig")))?;
+        let kubeconfig = SecretKubeconfig::new(found.kubeconfig.expose_secret().to_owned());
+        Ok(MemberCredential { version: found.version, kubeconfig, linked: found.linked })
     }
 }

@@ -6,6 +6,8 @@ pub mod clusters;
 pub mod cordon;
 pub mod kv_pairs;
 pub mod labels;
+pub mod link_agents;
+pub mod links;
 pub mod members;
 pub mod networks;
 pub mod pods;

@@ -14,6 +14,14 @@ pub struct ClusterSpec {
     /// How the cluster is reached without a kubeconfig. Accepted and stored; Drover does not act on it.
     #[serde(default, rename = "gitOps")]
     pub git_ops: GitOps,
+    /// Drover cannot reach the cluster: its agent (`drover-link`) connects to Drover, and the cluster is reached through that connection and in
+    /// no other way. Cannot be changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub link: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// EMCO's GitOps settings.

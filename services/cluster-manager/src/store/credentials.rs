@@ -25,13 +25,27 @@ pub async fn put(db: &mut PgConnection, key: &SealKey, cluster: Uuid, kubeconfig
     Ok(())
 }
 
-/// Version and kubeconfig of a cluster, if it has one.
+/// The kubeconfig of a cluster.
+pub struct Credential {
+    pub version: i64,
+    pub kubeconfig: SecretString,
+    /// The cluster is reached through its link, and in no other way.
+    pub linked: bool,
+}
+
+/// The kubeconfig of a cluster, if it has one.
 ///
 /// # Errors
 /// The store fails, or the kubeconfig was sealed with another key.
-pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid) -> StoreResult<Option<(i64, SecretString)>> {
-    let row: Option<(i64, Sealed)> =
-        sqlx::query_as("select version, sealed from credential where cluster_id = $1").bind(cluster).fetch_optional(db).await?;
-    let Some((version, sealed)) = row else { return Ok(None) };
-    Ok(Some((version, key.open_text(SEALED.place(&cluster.to_string()), &sealed)?)))
+pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid) -> StoreResult<Option<Credential>> {
+    let row: Option<(i64, Sealed, bool)> = sqlx::query_as(
+        "select credential.version, credential.sealed, coalesce((cluster.spec ->> 'link')::bool, false)
+        from credential join resource cluster on cluster.id = credential.cluster_id where credential.cluster_id = $1",
+    )
+    .bind(cluster)
+    .fetch_optional(db)
+    .await?;
+    let Some((version, sealed, linked)) = row else { return Ok(None) };
+    let kubeconfig = key.open_text(SEALED.place(&cluster.to_string()), &sealed)?;
+    Ok(Some(Credential { version, kubeconfig, linked }))
 }

@@ -4,5 +4,6 @@ pub mod cordons;
 pub mod credentials;
 pub mod identities;
 pub mod labels;
+pub mod links;
 pub mod registered;
 pub mod users;

@@ -17,6 +17,8 @@ pub struct Registered {
     pub labels: Vec<String>,
     /// Version of its kubeconfig, if it has one.
     pub credential: Option<i64>,
+    /// It is reached through its link.
+    pub linked: bool,
     cordoned_since: Option<Timestamp>,
     cordon_reason: Option<String>,
 }
@@ -41,7 +43,7 @@ pub async fn all(db: &mut PgConnection) -> StoreResult<Vec<Registered>> {
     Ok(sqlx::query_as(
         "select cluster.id, provider.name as provider, cluster.name as cluster, credential.version as credential,
             cordon.since as cordoned_since, cordon.reason as cordon_reason,
-            coalesce((provider.spec ->> 'priority')::int, 10) as priority,
+            coalesce((provider.spec ->> 'priority')::int, 10) as priority, coalesce((cluster.spec ->> 'link')::bool, false) as linked,
             array(select label from cluster_label where cluster_id = cluster.id order by label) as labels
         from resource cluster join resource provider on provider.id = cluster.parent_id
             left join credential on credential.cluster_id = cluster.id

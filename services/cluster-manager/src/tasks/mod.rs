@@ -1,6 +1,7 @@
 //! Background tasks. Level-triggered: each reads the current state when it is woken, by a signal or periodically.
 
 mod agent_metrics;
+mod links;
 mod metrics;
 mod reports;
 mod storage;
@@ -9,11 +10,18 @@ mod workers;
 
 use agent_metrics::AgentMetrics;
 use drover_service::{Common, OnFailure};
+use tokio::net::TcpListener;
 
 use crate::app::App;
 
-/// Starts the background tasks.
-pub fn spawn(app: &App, common: &Common) {
+/// Starts the background tasks. Agents of clusters are taken from `agents`.
+pub fn spawn(app: &App, common: &Common, agents: Option<TcpListener>) {
+    if let (Some(listener), Some(taken)) = (agents, &app.agents) {
+        let (of, authority, own) = (app.clone(), taken.authority.clone(), common.clone());
+        common.spawn_once("agents-of-clusters", move |_| links::listen(of, listener, authority, own));
+        let of = app.clone();
+        common.spawn("links", OnFailure::Restart, move |task| links::check(of.clone(), task));
+    }
     let (app, of, metrics) = (app.clone(), common.clone(), AgentMetrics::register(common));
     common.spawn("follow-registrations", OnFailure::Restart, move |task| workers::run(app.clone(), of.clone(), metrics.clone(), task));
 }

@@ -54,7 +54,10 @@ pub async fn run(app: App, member: Registered, task: TaskHandle) {
             Ok(client) => Session { app: &app, member: &member, key: &key, task: &task, client }.run().await,
             Err(failure) => Some(failure),
         };
-        let Some(failure) = failure else { continue };
+        let Some(mut failure) = failure else { continue };
+        if member.linked && !app.links.has(member.id) {
+            failure.reason = "its agent is not connected; `drover cluster accept` says how far its link is".to_owned();
+        }
         // A session that lasted longer than this connected: the back-off starts again.
         failures = if started.elapsed() > FIRST_LISTS { 1 } else { failures + 1 };
         if let Some(detail) = failure.detail.filter(|_| failures == 1) {
@@ -62,7 +65,10 @@ pub async fn run(app: App, member: Registered, task: TaskHandle) {
         }
         app.fleet.set_state(&key, member.id, failure.state, Some(failure.reason));
         app.fleet.publish_aged(&key);
-        tokio::time::sleep(backoff(failures + 1, LONGEST_BACKOFF)).await;
+        tokio::select! {
+            () = tokio::time::sleep(backoff(failures + 1, LONGEST_BACKOFF)) => {}
+            () = app.links.connected(member.id), if !app.links.has(member.id) => {}
+        }
     }
 }
 
@@ -75,6 +81,7 @@ async fn connect(app: &App, member: &Registered, key: &MemberKey) -> Result<Clie
     let credential =
         app.credential(key).await.map_err(|problem| unknown(format!("the kubeconfig cannot be read: {}", problem.document().detail)))?;
     let vetted = vet(credential.kubeconfig.expose()).map_err(|error| unknown(format!("the kubeconfig cannot be used: {error}")))?;
+    let vetted = vetted.linked(credential.linked);
     app.clients.get(key, credential.version, &vetted).await.map_err(|error| unknown(format!("the kubeconfig cannot be used: {error}")))
 }
 

@@ -62,6 +62,11 @@ pub fn document() -> Value {
 
 impl Stack {
     pub async fn start() -> Self {
+        Self::with(|_, _| {}).await
+    }
+
+    /// The same with other settings.
+    pub async fn with(change: impl FnOnce(&mut Config, &mut Common)) -> Self {
         let db = test_db().await;
         let sim = Sim::new();
         for name in ["a", "b"] {
@@ -79,7 +84,8 @@ impl Stack {
         std::fs::create_dir_all(&keys.0).unwrap();
         let key_file = keys.0.join("seal.key");
         SealKey::from_file_or_create(&key_file).unwrap();
-        let config = Config { heartbeat_ms: 300, metrics_ms: 300, seal: SealSettings::in_file(key_file), ..Config::default() };
+        let mut config = Config { heartbeat_ms: 300, metrics_ms: 300, seal: SealSettings::in_file(key_file), ..Config::default() };
+        change(&mut config, &mut common);
         let pool = PgPool::connect(db.url.expose_secret()).await.unwrap();
         let running = start(config.clone(), common.clone()).await.unwrap();
         let proxy = drover_testkit::openapi::proxy(running.addr, document()).await;
@@ -107,6 +113,12 @@ impl Stack {
 
     pub fn peer(&self) -> Peer {
         Peer::new("cluster-manager", self.proxy.url("/").parse().unwrap(), SecretString::from(TOKEN))
+    }
+
+    /// The service itself, for what is no exchange of documents.
+    pub fn direct(&self) -> Peer {
+        let at = self.running.as_ref().unwrap().addr;
+        Peer::new("cluster-manager", format!("http://{at}/").parse().unwrap(), SecretString::from(TOKEN))
     }
 
     pub async fn call(

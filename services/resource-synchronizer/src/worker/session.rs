@@ -28,6 +28,7 @@ impl Worker {
                     .await
                     .map_err(|error| failure("unreachable", format!("its kubeconfig cannot be had: {error}")))?;
                 let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| failure(error.code(), error.to_string()))?;
+                let vetted = vetted.linked(credential.linked);
                 let built = self.app.clients.get(&self.key, credential.version, &vetted).await;
                 built.map_err(|error| failure(error.code(), error.to_string()))?
             }

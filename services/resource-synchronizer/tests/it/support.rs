@@ -116,7 +116,7 @@ impl Stack {
     /// Lets cluster-manager return the kubeconfig that is valid now, as this version.
     pub fn give_kubeconfig(&self, key: &str, version: i64) {
         let kubeconfig = self.sim.kubeconfig(key, &self.simulated_at.lock().unwrap());
-        *self.credential.lock().unwrap() = Some(MemberCredential { version, kubeconfig: SecretKubeconfig::new(kubeconfig) });
+        *self.credential.lock().unwrap() = Some(MemberCredential { version, kubeconfig: SecretKubeconfig::new(kubeconfig), linked: false });
         self.tell_version(key, MemberState::Ready, version);
     }
 
@@ -127,7 +127,8 @@ impl Stack {
 
     /// Lets cluster-manager return this kubeconfig for every member.
     pub fn know_by(&self, kubeconfig: String) {
-        *self.credential.lock().unwrap() = Some(MemberCredential { version: 1, kubeconfig: SecretKubeconfig::new(kubeconfig) });
+        *self.credential.lock().unwrap() =
+            Some(MemberCredential { version: 1, kubeconfig: SecretKubeconfig::new(kubeconfig), linked: false });
     }
 
     /// Publishes a member on the feed of cluster-manager.

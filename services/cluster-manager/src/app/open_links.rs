@@ -1,0 +1,127 @@
+//! The links that are open in this process, by member. Nothing of it is stored: an agent whose connection breaks comes back.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drover_link::carry::Link;
+use drover_members::links::{Dialled, Links, Stream};
+use drover_scheduling::MemberKey;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::Fleet;
+
+/// All open links; cheap to clone.
+#[derive(Clone)]
+pub struct OpenLinks {
+    open: Arc<Mutex<HashMap<Uuid, Vec<Open>>>>,
+    /// Raised when something changes: a link opens or ends, or an agent is accepted or revoked.
+    changes: Arc<watch::Sender<u64>>,
+}
+
+/// How many links a member may have: one, and earlier ones whose streams run to their end while it changes its certificate.
+const EACH: usize = 4;
+
+struct Open {
+    generation: i64,
+    link: Link,
+}
+
+impl Default for OpenLinks {
+    fn default() -> Self {
+        Self { open: Arc::default(), changes: Arc::new(watch::channel(0).0) }
+    }
+}
+
+impl OpenLinks {
+    /// Adds a link. Streams are opened on the newest one; those on earlier ones run on until their link ends.
+    pub fn add(&self, member: Uuid, generation: i64, link: Link) {
+        let mut open = self.open();
+        let links = open.entry(member).or_default();
+        links.push(Open { generation, link });
+        let surplus = links.len().saturating_sub(EACH);
+        links.iter().take(surplus).for_each(|open| open.link.cut());
+        drop(open);
+        self.raise();
+    }
+
+    /// Forgets links that are over.
+    pub fn tidy(&self) {
+        self.open().retain(|_, links| {
+            links.retain(|open| !open.link.is_over());
+            !links.is_empty()
+        });
+        self.raise();
+    }
+
+    /// Breaks every link that is not of the present generation of its member.
+    pub fn keep(&self, present: &HashMap<Uuid, i64>) {
+        let open = self.open();
+        let earlier = open.iter().flat_map(|(member, links)| links.iter().filter(|open| present.get(member) != Some(&open.generation)));
+        earlier.for_each(|open| open.link.cut());
+    }
+
+    /// The members with a link.
+    pub fn members(&self) -> Vec<Uuid> {
+        self.open().iter().filter(|(_, links)| links.iter().any(|open| !open.link.is_over())).map(|(member, _)| *member).collect()
+    }
+
+    /// Whether the agent of a member is connected.
+    pub fn has(&self, member: Uuid) -> bool {
+        self.newest(member).is_some()
+    }
+
+    /// Tells when something changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Says that something has changed.
+    pub fn raise(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until the agent of a member is connected.
+    pub async fn connected(&self, member: Uuid) {
+        let mut changes = self.changes();
+        while !self.has(member) {
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn newest(&self, member: Uuid) -> Option<Link> {
+        self.open().get(&member)?.iter().rev().find(|open| !open.link.is_over()).map(|open| open.link.clone())
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Uuid, Vec<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ways to linked members for this process.
+pub struct OwnLinks {
+    pub fleet: Fleet,
+    pub open: OpenLinks,
+}
+
+impl OwnLinks {
+    /// A new connection to the API server of a member.
+    ///
+    /// # Errors
+    /// Its agent is not connected, or cannot reach the API server.
+    pub async fn stream(&self, member: &MemberKey) -> io::Result<drover_link::carry::Stream> {
+        // By id: a cluster that is registered again under the same name is another one, with another agent.
+        let link = self.fleet.id(member).and_then(|id| self.open.newest(id));
+        let gone = || io::Error::new(io::ErrorKind::NotConnected, format!("the agent of {member} is not connected"));
+        link.ok_or_else(gone)?.open().await
+    }
+}
+
+impl Links for OwnLinks {
+    fn dial<'a>(&'a self, member: &'a MemberKey) -> Dialled<'a> {
+        Box::pin(async move { Ok(Box::new(self.stream(member).await?) as Box<dyn Stream>) })
+    }
+}

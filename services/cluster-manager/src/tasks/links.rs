@@ -1,0 +1,77 @@
+//! The listener for agents of clusters that Drover cannot reach, and the check that its connections are still accepted.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use drover_link::keys::{self, Shown};
+use drover_listener::{Limits, answer, http1};
+use drover_service::{Common, TaskHandle};
+use prometheus_client::metrics::counter::Counter;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tower_http::add_extension::AddExtension;
+
+use crate::app::{App, Authority, OpenLinks};
+use crate::http::link_agents;
+
+/// Another process may have revoked an agent, or removed its cluster.
+const CHECK: Duration = Duration::from_secs(1);
+/// Connections of one address: many clusters may be behind one NAT.
+const PER_ADDRESS: usize = 1024;
+
+/// Breaks all links when the listener ends: agents are to look for the next process.
+struct Ending(OpenLinks);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.keep(&HashMap::new());
+    }
+}
+
+/// Serves agents until the service ends.
+///
+/// # Errors
+/// The listener cannot be used any longer.
+pub async fn listen(app: App, listener: TcpListener, authority: Authority, common: Common) -> anyhow::Result<()> {
+    let _ending = Ending(app.links.clone());
+    let limits = Limits { per_address: PER_ADDRESS, ..Limits::from(common.connections) };
+    let (refused, stop) = (Counter::<u64>::default(), common.shutdown.clone());
+    common.metrics.register(|registry| {
+        registry.register("link_connections_refused", "Connections of agents closed because of a limit", refused.clone());
+    });
+    let (http, router) = (http1(limits), link_agents::router(app));
+    let accepted = drover_listener::accept(listener, limits, &refused, stop.cancelled(), |stream, from| {
+        let (http, router, stop, authority) = (http.clone(), router.clone(), stop.clone(), authority.clone());
+        async move {
+            let tls = match authority.listener() {
+                Ok(tls) => TlsAcceptor::from(tls),
+                Err(error) => return tracing::error!("the listener of links has no certificate: {error:#}"),
+            };
+            let handshake = tokio::time::timeout(limits.head, tls.accept(stream));
+            match stop.run_until_cancelled(handshake).await {
+                Some(Ok(Ok(stream))) => {
+                    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| keys::read_certificate(chain.first()?).ok());
+                    let service = AddExtension::<_, Option<Shown>>::new(router, shown);
+                    if let Err(error) = answer(&http, stream, service, stop).await {
+                        tracing::debug!(%error, ?from, "the connection of an agent broke off");
+                    }
+                }
+                Some(Ok(Err(error))) => tracing::debug!(%error, ?from, "an agent and this service did not agree on TLS"),
+                // It took too long, or the service ends.
+                Some(Err(_)) | None => {}
+            }
+        }
+    });
+    Ok(accepted.await?)
+}
+
+/// Breaks connections whose agents are not accepted any more, until the service ends.
+pub async fn check(app: App, task: TaskHandle) {
+    loop {
+        task.active();
+        if let Err(error) = app.end_earlier_links().await {
+            tracing::warn!(%error, "it cannot be checked whether links are still accepted");
+        }
+        tokio::time::sleep(CHECK).await;
+    }
+}
