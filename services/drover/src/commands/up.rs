@@ -54,6 +54,12 @@ pub struct UpArgs {
     /// PEM file with the key of the certificate.
     #[arg(long, env = "DROVER_TLS_KEY_FILE", value_name = "FILE", requires = "tls_cert_file")]
     pub tls_key_file: Option<PathBuf>,
+    /// Address on which agents of clusters that Drover cannot reach (`drover-link`) are taken [default: none are].
+    #[arg(long, env = "DROVER_LINK_LISTEN", value_name = "ADDRESS")]
+    pub link_listen: Option<SocketAddr>,
+    /// Address under which agents reach it, HOST:PORT [default: the one it listens on].
+    #[arg(long, env = "DROVER_LINK_ADDRESS", value_name = "HOST:PORT", requires = "link_listen")]
+    pub link_address: Option<String>,
     #[command(flatten)]
     telemetry: telemetry::Options,
 }
@@ -71,6 +77,8 @@ pub async fn run(args: UpArgs) -> Result<()> {
         given => given,
     };
     let tls = TlsSettings { cert: args.tls_cert_file, key: args.tls_key_file, ca: None }.load()?;
+    let links = [("--link-listen", args.link_listen.map(|at| at.to_string())), ("--link-address", args.link_address)];
+    let links = links.into_iter().filter_map(|(flag, value)| Some(("cluster-manager", format!("{flag}={}", value?))));
     let stack = Stack::start(Options {
         tls,
         data: data.clone(),
@@ -81,7 +89,7 @@ pub async fn run(args: UpArgs) -> Result<()> {
         local_clusters: args.local_clusters,
         durability: Durability::Durable,
         own_ports: true,
-        flags: Vec::new(),
+        flags: links.collect(),
     })
     .await?;
     // Before anything is said: whoever reads that Drover is up may start the command line at once.

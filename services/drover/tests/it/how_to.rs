@@ -13,7 +13,7 @@ use crate::page::{clusters, run, shell};
 use crate::readme::{workload, write};
 
 /// Blocks of each page that are not run. Their commands are parsed (lab/cli/tests/it/pages.rs), and the page gives the reason at each.
-const NOT_RUN: [(&str, usize); 14] = [
+const NOT_RUN: [(&str, usize); 15] = [
     ("agents.md", 1),
     ("autoscaling.md", 6),
     ("clusters.md", 1),
@@ -21,6 +21,7 @@ const NOT_RUN: [(&str, usize); 14] = [
     ("controllers.md", 0),
     ("deploying.md", 2),
     ("group-placement.md", 4),
+    ("linked-clusters.md", 2),
     ("looking.md", 2),
     ("memory-guard.md", 1),
     ("relocation.md", 0),
@@ -118,6 +119,30 @@ fn clusters_does_what_it_says() {
     write(&at("shop.yaml"), &workload("shop", "100m", ""));
     runs("clusters.md", &url, folder.path(), |_| private.take().unwrap().shutdown_background());
     assert!(private.is_none(), "the page no longer loses a cluster");
+    drop((up, members));
+}
+
+#[test]
+fn linked_clusters_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(1, &at("sim"));
+    std::fs::copy(at("sim/sim-1.kubeconfig"), at("edge.kubeconfig")).unwrap();
+    let (up, url) = start_with(folder.path(), &[("DROVER_LINK_LISTEN", "127.0.0.1:0")]);
+    let kubeconfig = std::fs::read_to_string(at("edge.kubeconfig")).unwrap();
+    let server = kubeconfig.split_once("server: http://").and_then(|(_, rest)| rest.split_once('/')).unwrap().0.to_owned();
+    let invitation = at("edge.json");
+    // The reader's second terminal: the agent is started when there is an invitation.
+    let agent = tokio::runtime::Runtime::new().unwrap();
+    let config = drover_link_agent::Config { invitation: Some(invitation.clone()), state: at("link"), api_server: Some(server), hub: None };
+    agent.spawn(async move {
+        while !std::fs::read_to_string(&invitation).is_ok_and(|text| text.ends_with("}\n")) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        drover_link_agent::run(config).await
+    });
+    runs("linked-clusters.md", &url, folder.path(), |_| ());
+    agent.shutdown_background();
     drop((up, members));
 }
 

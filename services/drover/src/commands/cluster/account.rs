@@ -105,7 +105,7 @@ pub async fn run(args: &AccountArgs) -> Result<()> {
     }
 }
 
-fn write_private(path: &std::path::Path, text: &str) -> Result<()> {
+pub(super) fn write_private(path: &std::path::Path, text: &str) -> Result<()> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // The mode given above has no effect on a file that exists.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{account, lost, role};
+use super::{account, link, lost, role};
 
 /// `drover cluster …`.
 #[derive(Debug, Subcommand)]
@@ -73,6 +73,23 @@ pub enum ClusterCommand {
         /// With `--force`, list what ran there, and change nothing.
         #[arg(long, requires = "force")]
         dry_run: bool,
+    },
+    /// Register a cluster that Drover cannot reach, and print an invitation for its agent, `drover-link`, which connects to Drover.
+    Invite(link::InviteArgs),
+    /// Accept the agent that asks to be a cluster; without `--fingerprint`, show who asks and whether the agent is connected.
+    #[command(after_help = "Examples:\n  drover cluster accept edge\n  drover cluster accept edge --fingerprint SHA256:...")]
+    Accept {
+        /// Name, or provider/name.
+        name: String,
+        /// Fingerprint of the agent's key, as drover-link prints it.
+        #[arg(long, value_name = "SHA256:...")]
+        fingerprint: Option<String>,
+    },
+    /// Take back the access of a cluster's agent. Its connections break at once; what runs in the cluster goes on running.
+    #[command(after_help = "Example:\n  drover cluster revoke edge")]
+    Revoke {
+        /// Name, or provider/name.
+        name: String,
     },
     /// List clusters, most preferred first.
     List,

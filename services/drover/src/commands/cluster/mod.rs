@@ -2,6 +2,7 @@
 
 mod account;
 mod args;
+mod link;
 mod lost;
 mod role;
 
@@ -76,6 +77,9 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
             eprintln!("cluster {} removed", found.cluster);
             Ok(())
         }
+        ClusterCommand::Invite(args) => link::invite(session, &args).await,
+        ClusterCommand::Accept { name, fingerprint } => link::accept(session, &name, fingerprint.as_deref()).await,
+        ClusterCommand::Revoke { name } => link::revoke(session, &name).await,
         ClusterCommand::List => super::get::run(session, GetArgs { what: Wanted::List(What::Clusters), name: None, watch: false }).await,
     }
 }
@@ -85,6 +89,19 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
 /// # Errors
 /// A request fails; a provider created for this cluster is removed again if the cluster is refused.
 pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8], labels: &[String], priority: Option<u8>) -> Result<()> {
+    register(session, name, provider, kubeconfig, labels, priority, false).await
+}
+
+/// As [`add`]; a linked cluster is reached through its agent.
+async fn register(
+    session: &Session,
+    name: &str,
+    provider: &str,
+    kubeconfig: &[u8],
+    labels: &[String],
+    priority: Option<u8>,
+    linked: bool,
+) -> Result<()> {
     let provider_path = format!("/v2/cluster-providers/{}", segment(provider));
     let known = session.client.find(&provider_path).await?.is_some();
     match priority {
@@ -92,10 +109,13 @@ pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8
         None => session.client.ensure("/v2/cluster-providers", &json!({"metadata": {"name": provider}})).await?,
     }
     let clusters = format!("/v2/cluster-providers/{}/clusters", segment(provider));
-    let body = json!({
+    let mut body = json!({
         "metadata": {"name": name},
         "file": base64::engine::general_purpose::STANDARD.encode(kubeconfig),
     });
+    if linked {
+        body["spec"] = json!({"link": true});
+    }
     if let Err(error) = session.client.post(&clusters, Some(&body)).await {
         // A provider created only for this cluster is removed; the deletion is refused if it has got other clusters meanwhile.
         if !known {
@@ -135,6 +155,12 @@ fn usable(found: &ClusterCheck, force: bool, to: &str) -> Result<()> {
 /// Replaces the kubeconfig of a registered cluster, if the new one leads to the same Kubernetes cluster.
 async fn update(session: &Session, cluster: &ClusterCapacity, kubeconfig: &str, force: bool) -> Result<()> {
     let path = path(cluster);
+    let mut document: Value = session.client.get(&path).await?;
+    document["file"] = base64::engine::general_purpose::STANDARD.encode(kubeconfig).into();
+    if document["spec"]["link"] == true {
+        // Only its agent reaches it: what the new one leads to is seen afterwards.
+        return session.client.put(&path, &document).await.map(drop);
+    }
     let found = check(session, kubeconfig).await?;
     if let Some(other) = found.registered_as.as_ref().filter(|known| **known != cluster.member) {
         bail!("this kubeconfig leads to the cluster that is registered as {other}, not to {}", cluster.member);
@@ -151,8 +177,6 @@ async fn update(session: &Session, cluster: &ClusterCapacity, kubeconfig: &str, 
             cluster.member
         );
     }
-    let mut document: Value = session.client.get(&path).await?;
-    document["file"] = base64::engine::general_purpose::STANDARD.encode(kubeconfig).into();
     session.client.put(&path, &document).await.map(drop)
 }
 
