@@ -13,7 +13,10 @@ import copy
 import http.client
 import json
 import pathlib
+import ssl
+import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -263,6 +266,20 @@ def documents(hub, kubeconfig):
     print(f"documents: {len(every)} were written, read back, replaced, and deleted")
 
 
+def ask(invitation):
+    """Asks for a certificate with a key of its own, as the agent of a cluster does; the connection on which the answer comes."""
+    with tempfile.TemporaryDirectory() as folder:
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{folder}/key"]
+        made = subprocess.run(["openssl", "req", "-new", "-subj", "/CN=agent", *key], check=True, capture_output=True, text=True)
+    trust = ssl.create_default_context(cadata=invitation["authority"])
+    trust.check_hostname = False  # The name in the certificate is the same wherever Drover is.
+    host, port = invitation["hub"].rsplit(":", 1)
+    connection = http.client.HTTPSConnection(host, int(port), context=trust, timeout=60)
+    body = json.dumps({"token": invitation["token"], "request": made.stdout})
+    connection.request("POST", "/v1/enrol", body, {"Content-Type": "application/json"})
+    return connection
+
+
 class Story:
     """Applications on three clusters."""
 
@@ -485,6 +502,37 @@ class Story:
             self.post(stop)
             self.finished(started, "cancelled")
 
+    def link(self):
+        """A cluster whose agent connects to Drover; as far as its first certificate this program is the agent."""
+        clusters = "/v2/cluster-providers/aws/clusters"
+        link = f"{clusters}/behind-nat/link"
+        self.post(clusters, named("behind-nat", {"link": True}, file=samples.base64_of(self.kubeconfigs[0].read_bytes())))
+        assert self.get(link)["phase"] == "notInvited"
+        self.post(f"{link}/invitation?dryRun=All", {"hours": 1}, record=False)
+        self.post(f"{link}/invitation", {"hours": 0}, status=400, code="invalid")
+        invitation = self.post(f"{link}/invitation", {"hours": 1})[0]
+        assert self.get(link, record=False)["phase"] == "invited"
+        connection = ask(invitation)
+        asking = until("an agent asks", lambda: (found := self.get(link, record=False))["phase"] == "waiting" and found)
+        self.hub.call("PUT", f"{link}/acceptance", {"fingerprint": "SHA256:none"}, status=409, code="wrong_state")
+        acceptance = {"fingerprint": asking["fingerprint"]}
+        self.hub.call("PUT", f"{link}/acceptance?dryRun=All", acceptance, record=False)
+        assert self.get(link, record=False)["phase"] == "waiting"
+        self.hub.call("PUT", f"{link}/acceptance", acceptance)
+        issued = json.loads(connection.getresponse().read())
+        assert issued["certificate"].startswith("-----BEGIN CERTIFICATE-----"), issued
+        assert self.get(link, record=False)["phase"] == "accepted"
+        self.hub.call("DELETE", f"{link}?dryRun=All", record=False)
+        self.hub.call("DELETE", link)
+        assert self.get(link, record=False)["phase"] == "revoked"
+        direct, none = f"{clusters}/public-c/link", f"{clusters}/none/link"
+        for at, status, code in ((direct, 409, "wrong_state"), (none, 404, "not_found")):
+            self.get(at, status=status, code=code)
+            self.post(f"{at}/invitation", {}, status=status, code=code)
+            self.hub.call("PUT", f"{at}/acceptance", acceptance, status=status, code=code)
+            self.hub.call("DELETE", at, status=status, code=code)
+        self.hub.call("DELETE", f"{clusters}/behind-nat", record=False)
+
     def drain(self):
         at = "/v2/cluster-providers/onprem/clusters/private-b/cordon"
         closed = lambda: [c["cluster"] for c in self.get("/v2/clusters", record=False) if c.get("cordoned")]
@@ -651,7 +699,7 @@ def main():
     kubeconfigs = sorted(given.kubeconfigs.glob("*.kubeconfig"))
     documents(hub, kubeconfigs[0].read_text())
     story = Story(hub, kubeconfigs)
-    for part in (story.register, story.cloud, story.deploy, story.look, story.change, story.cancel, story.drain, story.end):
+    for part in (story.register, story.cloud, story.deploy, story.look, story.change, story.cancel, story.link, story.drain, story.end):
         part()
     mistakes(hub)
     strangers(hub)

@@ -9,6 +9,7 @@ pub mod browser;
 pub mod definitions;
 pub mod emco;
 pub mod gateways;
+pub mod linked;
 pub mod members;
 pub mod processes;
 mod ready;

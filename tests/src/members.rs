@@ -84,12 +84,23 @@ impl Member {
     }
     /// Registers the member, and its provider, with Drover.
     pub async fn register(&self, drover: &drover::hub::Client) {
+        let file = base64::engine::general_purpose::STANDARD.encode(&self.kubeconfig);
+        self.register_as(drover, &json!({"metadata": {"name": self.name}, "file": file})).await;
+    }
+    /// Registers the member's provider, and the member with this document.
+    pub async fn register_as(&self, drover: &drover::hub::Client, cluster: &serde_json::Value) {
         let provider = json!({"metadata": {"name": self.provider}, "spec": {"priority": self.priority}});
         drover.ensure("/v2/cluster-providers", &provider).await.expect("the provider is accepted");
-        let file = base64::engine::general_purpose::STANDARD.encode(&self.kubeconfig);
-        let cluster = json!({"metadata": {"name": self.name}, "file": file});
         let path = format!("/v2/cluster-providers/{}/clusters", self.provider);
-        drover.post(&path, Some(&cluster)).await.expect("the cluster is accepted");
+        drover.post(&path, Some(cluster)).await.expect("the cluster is accepted");
+    }
+    /// Host and port of its API server.
+    pub fn api_server(&self) -> String {
+        let text = String::from_utf8_lossy(&self.kubeconfig).into_owned();
+        let parsed = kube::config::Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+        let server = parsed.clusters.first().and_then(|named| named.cluster.as_ref()?.server.clone()).expect("a server");
+        let server: url::Url = server.parse().expect("a URL");
+        format!("{}:{}", server.host_str().expect("a host"), server.port_or_known_default().expect("a port"))
     }
     /// The Deployments of the default namespace.
     pub fn deployments(&self) -> Api<Deployment> {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use drover::hub::Client;
@@ -11,13 +12,15 @@ use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Claim, MemberState};
 use drover_service::Tasks;
 use drover_store::private_postgres::Durability;
-use drover_testkit::{TestDb, eventually, test_db};
+use drover_testkit::{ChaosProxy, TestDb, eventually, test_db};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::linked::{LINKED, Linked};
 use crate::members::{self, Backend, Member, Members, Shape};
 
 /// Shorter time limits than by default, so that scenarios in which something never happens do not take minutes.
-const FLAGS: [(&str, &str); 7] = [
+const FLAGS: [(&str, &str); 8] = [
+    ("cluster-manager", "--link-listen=127.0.0.1:0"),
     ("cluster-manager", "--heartbeat-ms=1000"),
     ("cluster-manager", "--metrics-ms=2000"),
     ("orchestrator", "--ready-seconds=15"),
@@ -52,6 +55,8 @@ pub struct System {
     pub backend: Backend,
     members: Members,
     stack: Stack,
+    /// The agent of the member [`LINKED`], if it is registered.
+    agent: OnceLock<Linked>,
     _database: Option<TestDb>,
     _data: tempfile::TempDir,
 }
@@ -184,11 +189,35 @@ impl System {
         };
         let stack = Stack::start(options).await.expect("the stack starts");
         let client = Client::new(stack.url.clone(), door.guarded.then(|| API_TOKEN.to_owned())).expect("a client");
-        Self { client, backend, members, stack, _database: database, _data: data }
+        Self { client, backend, members, stack, agent: OnceLock::new(), _database: database, _data: data }
     }
 
     async fn register(&self) {
-        futures::future::join_all(self.members.each.iter().map(|member| member.register(&self.client))).await;
+        // Then every scenario that moves an app there, or from there, does so through a link.
+        let linked = std::env::var_os("DROVER_LINKED").is_some();
+        futures::future::join_all(self.members.each.iter().map(|member| self.register_as(member, linked && member.name == LINKED))).await;
+    }
+
+    async fn register_as(&self, member: &Member, linked: bool) {
+        match linked {
+            true => drop(self.agent.set(Linked::register(member, &self.client).await)),
+            false => member.register(&self.client).await,
+        }
+    }
+
+    /// As [`System::new`], with the member [`LINKED`] reached through its agent.
+    pub async fn linked(backend: Backend) -> Self {
+        let database = test_db().await;
+        let url = database.url.clone();
+        let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
+        futures::future::join_all(system.members().iter().map(|member| system.register_as(member, member.name == LINKED))).await;
+        system.known(2).await;
+        system
+    }
+
+    /// The way of the agent of the member [`LINKED`] to Drover.
+    pub fn way_of_the_agent(&self) -> &ChaosProxy {
+        &self.agent.get().expect("it is registered").way
     }
 
     /// Waits until Drover knows each member as ready and with so many nodes.

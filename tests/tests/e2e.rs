@@ -15,6 +15,7 @@ mod e2e {
     pub mod gateways;
     pub mod kubelets;
     pub mod lifecycle;
+    pub mod links;
     pub mod names;
     pub mod page;
     pub mod reaching;
