@@ -269,7 +269,8 @@ mod tests {
         let mut got = vec![0_u8; 1 << 20];
         let both = async { tokio::join!(write.write_all(&sent), read.read_exact(&mut got)) };
         let (sent, got) = tokio::time::timeout(Duration::from_secs(30), both).await.expect("the other stream goes on");
-        (sent.unwrap(), got.unwrap());
+        sent.unwrap();
+        got.unwrap();
         blocked.abort();
     }
 
