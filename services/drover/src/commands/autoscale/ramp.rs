@@ -27,7 +27,7 @@ impl Ramp {
         match (self.served, self.too_high) {
             (None, None) => Some(self.start),
             (Some(served), None) => (served < self.highest).then(|| (served * GROWTH).min(self.highest)),
-            (None, Some(too_high)) => Some(too_high / 2.0).filter(|rate| *rate >= LOWEST),
+            (None, Some(too_high)) => (too_high > LOWEST).then(|| (too_high / 2.0).max(LOWEST)),
             (Some(served), Some(too_high)) => (too_high / served > CLOSE).then(|| (served * too_high).sqrt()),
         }
     }
