@@ -29,8 +29,9 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 21] = [
+const BACK: [(&str, i64, &str); 25] = [
     ("cluster-manager", 3, "drop table member_user"),
+    ("cluster-manager", 4, "drop table link; drop table link_authority"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
     ("gateway", 3, "select 1 /* the table is gone with 2 */"),
@@ -55,6 +56,7 @@ const BACK: [(&str, i64, &str); 21] = [
     ("orchestrator", 20, "drop table agent_copy; drop table agent_rollout"),
     ("orchestrator", 21, "drop table force_fence"),
     ("orchestrator", 22, "alter table bundle drop column sealed, drop column hosts, alter column objects set not null"),
+    ("orchestrator", 23, "drop table bounds_share"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
@@ -63,6 +65,8 @@ const BACK: [(&str, i64, &str); 21] = [
     ("resource-synchronizer", 9, "drop index binding_project; alter table binding drop column names, drop column stand_in"),
     ("resource-synchronizer", 10, "alter table bundle drop column sealed, alter column objects set not null"),
     ("resource-synchronizer", 11, "alter table binding drop column act_as"),
+    ("resource-synchronizer", 12, "alter table binding drop column bounds"),
+    ("resource-synchronizer", 13, "drop index inventory_exports; alter table bundle drop column exports"),
     ("resources", 2, "alter table file drop column sealed, alter column bytes set not null"),
 ];
 
