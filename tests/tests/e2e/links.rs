@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use drover_api::links::{LinkPhase, LinkState};
+use drover_api::operations::Operation;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::{Backend, System, Witness, moves, succeeded};
@@ -28,6 +29,12 @@ async fn app_moves_to_a_cluster_and_leaves_it_while_its_link_breaks(system: &Sys
     let newcomer = Group::new("newcomer", App::new("newcomer", 1500)).on(&a_or_c[..1]);
     newcomer.approve(&system.client).await.unwrap();
     let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
+    // Nothing is planned into a cluster that does not answer: the link breaks when the move has begun.
+    let begun = async || {
+        let operation: Operation = system.client.get(&format!("/v2/operations/{id}")).await.unwrap();
+        (!operation.moves.is_empty()).then_some(())
+    };
+    eventually(Duration::from_secs(30), begun).await;
     interrupt(system).await;
     let operation = ended(&system.client, &id).await.unwrap();
     succeeded(&operation);
