@@ -92,6 +92,7 @@ fn controller(path: &str) -> Option<&'static str> {
     if foreign.iter().any(|start| path.starts_with(start))
         || path.contains("/call-graphs")
         || path.contains("/revisions")
+        || path.contains("/clusters/{cluster}/link")
         || path.ends_with("/events")
     {
         return None;

@@ -32,6 +32,15 @@ pub struct Row {
     pub bounds: Option<Arc<BoundsOrder>>,
 }
 
+/// The columns of a [`Raw`].
+macro_rules! columns {
+    () => {
+        "id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback,
+         delete_volumes, names, stand_in, bounds"
+    };
+}
+pub(super) use columns;
+
 #[derive(sqlx::FromRow)]
 pub(super) struct Raw {
     id: Uuid,
@@ -118,7 +127,8 @@ impl From<Raw> for Row {
 /// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent, and so is the account that wrote it. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names, act_as)
+        concat!(
+            "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names, act_as)
          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10, rollback = $11,
              delete_volumes = not $7 and ($12 or binding.delete_volumes), names = $13, act_as = case when $7 then $14 else binding.act_as end,
@@ -127,7 +137,9 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
              served = case when $7 then binding.served end,
              test = case when $7 and binding.digest = excluded.digest then binding.test end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds",
+         returning ",
+            columns!()
+        ),
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -150,33 +162,23 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
-    let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds from binding where id = $1",
-    )
-    .bind(id)
-    .fetch_optional(store.pool())
-    .await?;
+    let row: Option<Raw> =
+        sqlx::query_as(concat!("select ", columns!(), " from binding where id = $1")).bind(id).fetch_optional(store.pool()).await?;
     Ok(row.map(Row::from))
 }
 
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds from binding where member = $1 order by id",
-    )
-    .bind(&member.0)
-    .fetch_all(store.pool())
-    .await?;
+    let rows: Vec<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding where member = $1 order by id"))
+        .bind(&member.0)
+        .fetch_all(store.pool())
+        .await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback, delete_volumes, names, stand_in, bounds from binding order by id",
-    )
-    .fetch_all(store.pool())
-    .await?;
+    let rows: Vec<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding order by id")).fetch_all(store.pool()).await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 

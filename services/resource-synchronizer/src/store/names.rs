@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
-use super::bindings::{Raw, Row};
+use super::bindings::{Raw, Row, columns};
 
 /// A change of a stand-in.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,14 +41,10 @@ pub async fn begin(store: &Store, project: &str) -> StoreResult<Transaction<'sta
 
 /// All rows of a project.
 pub async fn of_project(tx: &mut Transaction<'static, Postgres>, project: &str) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, act_as, share, hooks, served, test, rollback,
-             delete_volumes, names, stand_in
-         from binding where dig ->> 'project' = $1 order by id",
-    )
-    .bind(project)
-    .fetch_all(&mut **tx)
-    .await?;
+    let rows: Vec<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding where dig ->> 'project' = $1 order by id"))
+        .bind(project)
+        .fetch_all(&mut **tx)
+        .await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
