@@ -27,7 +27,8 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
     };
     let workers = ["member/aws+public-c", "member/onprem+private-a", "member/onprem+private-b"];
     let mut all = [
-        named("cluster-manager", &["follow-registrations"], OnFailure::Restart),
+        named("cluster-manager", &["follow-registrations", "links"], OnFailure::Restart),
+        named("cluster-manager", &["agents-of-clusters"], OnFailure::EndProcess),
         named("cluster-manager", &workers, OnFailure::RestartOneOfMany),
         named("placement", &["follow-members", "follow-capacity", "expire-capacity", "tidy"], OnFailure::Restart),
         named("placement", &["ledger-writer"], OnFailure::EndProcess),
