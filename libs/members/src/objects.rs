@@ -179,7 +179,10 @@ impl Object {
         }
         let digest: Arc<str> = shared.unwrap_or_else(|| digest(&value)).into();
         // Not part of the digest: a Job that has ended would run again after an upgrade of Drover.
-        mapping(&mut value["metadata"], "labels").extend(pods_labels);
+        let labels = mapping(&mut value["metadata"], "labels");
+        for (name, of_pods) in pods_labels {
+            labels.entry(name).or_insert(of_pods);
+        }
         let metadata = value.get_mut("metadata").expect("was made above");
         mapping(metadata, "annotations").insert(labels::DIGEST.into(), json!(digest));
         Self { id: Arc::new(id), digest, value }
@@ -341,7 +344,8 @@ mod tests {
     #[test]
     fn job_without_labels_gets_those_of_its_pods_as_from_kubernetes() {
         let mut job = object("batch/v1", "Job", "certs");
-        job["spec"] = json!({"template": {"metadata": {"labels": {"app": "certs"}}, "spec": {}}});
+        // Whose object it is, Drover says, whatever the labels of the pods are.
+        job["spec"] = json!({"template": {"metadata": {"labels": {"app": "certs", labels::BINDING: "another"}}, "spec": {}}});
         let made = |job: &Value| Object::new(job.clone(), true, "shop", &owner()).value["metadata"]["labels"].clone();
         assert_eq!((&made(&job)["app"], &made(&job)[labels::BINDING]), (&json!("certs"), &json!(owner().binding)));
         job["metadata"]["labels"] = json!({"own": "one"});
