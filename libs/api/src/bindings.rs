@@ -321,6 +321,13 @@ pub struct ScaledWorkload {
     pub by: String,
 }
 
+impl ScaledWorkload {
+    /// The workload as `Kind/name`, by which demands name it.
+    pub fn workload(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+}
+
 /// Phase of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum Phase {

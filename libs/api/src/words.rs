@@ -69,8 +69,8 @@ pub fn percent(part: i64, whole: i64) -> Option<i64> {
     (whole > 0).then(|| i64::try_from((part * 100 + whole / 2).div_euclid(whole)).unwrap_or(i64::MAX))
 }
 
-/// A report that is older than this many seconds is shown with its age.
-const SILENT: u64 = 60;
+/// A report that is older than this many seconds is shown with its age, and nothing is decided by it.
+pub const SILENT: u64 = 60;
 
 /// What an agent reports, in a few words.
 pub fn agent_report(report: &AgentReport) -> String {

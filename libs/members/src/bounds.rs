@@ -36,12 +36,8 @@ pub struct PolicyName {
 impl TotalBounds {
     /// The most pods that the bounds and the budget allow, if each requests this.
     pub fn most(&self, pod: &Amounts) -> u32 {
-        let of = |resource: &str| match resource {
-            "cpu" => pod.cpu,
-            "memory" => pod.memory,
-            other => pod.extra.get(other).copied().unwrap_or(0),
-        };
-        let affordable = self.budget.iter().filter(|(resource, _)| of(resource) > 0).map(|(resource, limit)| limit / of(resource));
+        let affordable =
+            self.budget.iter().filter(|(resource, _)| pod.get(resource) > 0).map(|(resource, limit)| limit / pod.get(resource));
         affordable.map(|pods| u32::try_from(pods.max(0)).unwrap_or(u32::MAX)).fold(self.max, u32::min)
     }
 }
@@ -59,8 +55,8 @@ pub fn of(objects: &[Value]) -> Result<Vec<TotalBounds>, String> {
             said => said,
         };
         found.push(read(object, said).map_err(|reason| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            format!("{} {}: {reason}", text(&object["kind"]), text(&object["metadata"]["name"]))
+            let PolicyName { kind, name, .. } = policy_name(object);
+            format!("{kind} {name}: {reason}")
         })?);
     }
     Ok(found)
@@ -78,7 +74,7 @@ fn read(object: &Value, said: Option<&str>) -> Result<TotalBounds, String> {
     } else if is_hpa(object) {
         &spec["scaleTargetRef"]
     } else {
-        return Err(format!("{} is for ScalingPolicies and HorizontalPodAutoscalers", labels::BOUNDS));
+        return Err(format!("{} is for ScalingPolicies and HorizontalPodAutoscalers of autoscaling/v2", labels::BOUNDS));
     };
     let number = |field: &str| spec[field].as_u64().and_then(|number| i32::try_from(number).ok()).map(i32::unsigned_abs);
     let min = if spec["minReplicas"].is_null() { Some(1) } else { number("minReplicas") };
@@ -91,10 +87,9 @@ fn read(object: &Value, said: Option<&str>) -> Result<TotalBounds, String> {
     if is_policy(object) && !spec["pin"].is_null() {
         return Err(format!("pin fixes the number in one cluster, which contradicts {}: {ALL}; remove one of the two", labels::BOUNDS));
     }
-    let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Ok(TotalBounds {
         policy: policy_name(object),
-        workload: format!("{}/{}", name(&target["kind"]), name(&target["name"])),
+        workload: format!("{}/{}", text(&target["kind"]), text(&target["name"])),
         min,
         max,
         budget: budget(&object["metadata"]["annotations"][labels::BUDGET])?,
@@ -143,22 +138,26 @@ fn add_none(object: &mut Value) {
     if is_policy(object) {
         let pause = &mut object["spec"]["pause"];
         *pause = json!(if pause.is_null() || pause == "out" { "out" } else { "all" });
-    } else if object["apiVersion"] == "autoscaling/v2" {
+    } else if is_hpa(object) {
         object["spec"]["behavior"]["scaleUp"]["selectPolicy"] = json!("Disabled");
     }
 }
 
 /// Whether Drover's agent scales by this object.
-fn is_policy(object: &Value) -> bool {
+pub fn is_policy(object: &Value) -> bool {
     object["kind"] == "ScalingPolicy" && object["apiVersion"].as_str().is_some_and(|version| version.starts_with("drover.io/"))
 }
 
+/// Whether Kubernetes scales by this object, and can be told to add no pods: autoscaling/v1 cannot.
 fn is_hpa(object: &Value) -> bool {
-    object["kind"] == "HorizontalPodAutoscaler"
+    object["kind"] == "HorizontalPodAutoscaler" && object["apiVersion"] == "autoscaling/v2"
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn policy_name(object: &Value) -> PolicyName {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     PolicyName { kind: text(&object["kind"]), namespace: text(&metadata["namespace"]), name: text(&metadata["name"]) }
 }
@@ -205,6 +204,10 @@ mod tests {
             (with(|object| object["spec"]["pin"] = json!(3)), "pin"),
             (with(|object| object["spec"]["minReplicas"] = json!(13)), "no less"),
             (with(|object| object["kind"] = json!("Deployment")), "is for ScalingPolicies"),
+            (
+                with(|object| (object["kind"], object["apiVersion"]) = (json!("HorizontalPodAutoscaler"), json!("autoscaling/v1"))),
+                "of autoscaling/v2",
+            ),
         ] {
             assert!(refused.contains(said), "{refused}");
         }

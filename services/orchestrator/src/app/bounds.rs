@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use drover_api::apps::PolicyBounds;
 use drover_api::bindings::{BindingStatus, BoundsOrder, Phase, PolicyShare};
+use drover_api::words::SILENT;
 use drover_autoscaling::shares::{self, Patience, Place};
 use drover_members::bounds::{self as declared, PolicyName, TotalBounds};
 use drover_store::StoreError;
@@ -70,7 +71,7 @@ impl AppCopy {
 
     /// Pods of a workload that run there, as far as that is known.
     fn running(&self, workload: &str) -> u32 {
-        let scaled = self.status.iter().flat_map(|status| &status.scaled).find(|one| format!("{}/{}", one.kind, one.name) == workload);
+        let scaled = self.status.iter().flat_map(|status| &status.scaled).find(|one| one.workload() == workload);
         let demanded = || self.binding.request.demand.groups.iter().find(|group| group.workload == workload);
         scaled.map(|scaled| u32::try_from(scaled.replicas).unwrap_or(0)).or_else(|| demanded().map(|group| group.replicas)).unwrap_or(1)
     }
@@ -97,7 +98,7 @@ impl App {
         }
         let digests: Vec<String> = declared.keys().cloned().collect();
         let mut apps: BTreeMap<(Uuid, String), Vec<AppCopy>> = BTreeMap::new();
-        for binding in binding::with_bundles(&mut tx, &digests).await? {
+        for binding in binding::of_apps_with_bundles(&mut tx, &digests).await? {
             let status = self.environment.statuses.get(binding.id);
             let before = told.remove(&binding.id).map(|told| confirmed(told, status.as_deref()));
             let of = (binding.dig.id, binding.app.clone());
@@ -157,15 +158,20 @@ impl App {
 
     /// Divides the bounds of one autoscaler among the copies of its app.
     fn divide_one(&self, key: &(Uuid, String, PolicyName), total: &TotalBounds, copies: &mut [AppCopy], replaced: &HashMap<Uuid, Uuid>) {
-        // A copy that replaces another one has its place, and both have its share meanwhile.
-        let mut places: BTreeMap<Uuid, Vec<usize>> = BTreeMap::new();
+        // A copy that replaces another one has its place, and both have its share meanwhile. In the order of the members, so that an equal
+        // part that does not come out even goes to the same one each time.
+        let mut places: Vec<(Uuid, Vec<usize>)> = Vec::new();
+        let mut add = |place: Uuid, index| match places.iter_mut().find(|(id, _)| *id == place) {
+            Some((_, of)) => of.push(index),
+            None => places.push((place, vec![index])),
+        };
         let mut leaving = 0_u32;
         let old: HashSet<Uuid> = copies.iter().filter_map(|copy| replaced.get(&copy.binding.id)).copied().collect();
         for (index, copy) in copies.iter().enumerate() {
             let id = copy.binding.id;
             match copy.binding.role {
-                Role::Target | Role::Current => places.entry(*replaced.get(&id).unwrap_or(&id)).or_default().push(index),
-                Role::Retiring if old.contains(&id) => places.entry(id).or_default().push(index),
+                Role::Target | Role::Current => add(*replaced.get(&id).unwrap_or(&id), index),
+                Role::Retiring if old.contains(&id) => add(id, index),
                 Role::Retiring if !copy.is_gone() => {
                     let held = copy.told(&total.policy).map_or(0, |row| row.held);
                     leaving = leaving.saturating_add(held.max(copy.running(&total.workload)));
@@ -176,7 +182,7 @@ impl App {
         let pod = copies.iter().flat_map(|copy| &copy.binding.request.demand.groups).find(|group| group.workload == total.workload);
         let max = pod.map_or(total.max, |group| total.most(&group.requests));
         let bounds = shares::TotalBounds { min: total.min.min(max), max };
-        let seen: Vec<Place> = places.values().map(|of| self.place(total, of.iter().map(|index| &copies[*index]))).collect();
+        let seen: Vec<Place> = places.iter().map(|(_, of)| self.place(total, of.iter().map(|index| &copies[*index]))).collect();
         let granted = {
             let mut memory = self.dividing.lock();
             let (now, patience) = (memory.begun.elapsed().as_secs_f64(), self.bounds_patience);
@@ -188,7 +194,7 @@ impl App {
             }
             granted
         };
-        for (granted, of) in granted.into_iter().zip(places.values()) {
+        for (granted, of) in granted.into_iter().zip(places.iter().map(|(_, of)| of)) {
             for index in of {
                 let copy = &mut copies[*index];
                 let held = copy.told(&total.policy).map_or(0, |row| row.held).max(granted.share.map_or(0, |share| share.max));
@@ -215,7 +221,7 @@ impl App {
     /// Pods that the load of a copy needs beyond its share, as the agent there reports. None: no agent says anything of it.
     fn unmet(&self, copy: &AppCopy, policy: &PolicyName) -> Option<u32> {
         let report = self.agent_reports.of(AUTOSCALER, &copy.binding.member).filter(|_| policy.kind == "ScalingPolicy")?;
-        if report.age_seconds > 60 {
+        if report.age_seconds > SILENT {
             return None;
         }
         let name = copy.named(policy);
@@ -266,17 +272,12 @@ async fn written(tx: &mut PgConnection, copy: AppCopy) -> Result<Option<(Uuid, B
     let same = before.as_ref().filter(|before| shares(&before.policies) == order);
     let told = match same {
         // Nobody is told again; what is aimed at, and what was confirmed, may have changed.
-        Some(before) => Told { policies: if before.confirmed { settled(after) } else { after }, ..before.clone() },
+        Some(before) => Told { policies: after, ..before.clone() },
         None if order.is_empty() && before.is_none() => Told { version: 0, policies: after, confirmed: true },
         None => Told { version: next_fence(&mut *tx).await?, policies: after, confirmed: false },
     };
     bounds::put(&mut *tx, binding.id, &told).await?;
     Ok((!told.confirmed).then_some((binding.id, BoundsOrder { version: told.version, shares: order })))
-}
-
-/// Rows of a member that has what it was told: it acts upon nothing else.
-fn settled(rows: Vec<PolicyRow>) -> Vec<PolicyRow> {
-    rows.into_iter().map(|row| PolicyRow { held: row.share.map_or(row.held, |share| share.max), ..row }).collect()
 }
 
 fn is(row: &PolicyRow, policy: &PolicyName) -> bool {

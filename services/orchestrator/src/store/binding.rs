@@ -228,15 +228,19 @@ pub async fn of_dig(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Binding
         .await?))
 }
 
-/// Bindings that are not gone, of these bundles.
+/// Bindings that are not gone, of the apps that run or start one of these bundles.
 ///
 /// # Errors
 /// The query failed.
-pub async fn with_bundles(tx: &mut PgConnection, digests: &[String]) -> StoreResult<Vec<Binding>> {
-    Ok(all(sqlx::query_as("select * from binding where digest = any($1) and role <> 'gone' order by dig_id, app, member, created_at")
-        .bind(digests)
-        .fetch_all(tx)
-        .await?))
+pub async fn of_apps_with_bundles(tx: &mut PgConnection, digests: &[String]) -> StoreResult<Vec<Binding>> {
+    Ok(all(sqlx::query_as(
+        "select * from binding where role <> 'gone' and (dig_id, app) in (
+             select dig_id, app from binding where digest = any($1) and role in ('target', 'current'))
+         order by dig_id, app, member, created_at",
+    )
+    .bind(digests)
+    .fetch_all(tx)
+    .await?))
 }
 
 /// Bindings that an operation changed last.

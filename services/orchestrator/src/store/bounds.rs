@@ -80,7 +80,8 @@ fn told(rows: Vec<Row>) -> HashMap<Uuid, Told> {
 pub async fn put(tx: &mut PgConnection, binding: Uuid, told: &Told) -> StoreResult<()> {
     sqlx::query(
         "insert into bounds_share (binding, version, policies, confirmed) values ($1, $2, $3, $4)
-         on conflict (binding) do update set version = $2, policies = $3, confirmed = $4, changed_at = now()",
+         on conflict (binding) do update set version = $2, policies = $3, confirmed = $4, changed_at = now()
+         where (bounds_share.version, bounds_share.policies, bounds_share.confirmed) is distinct from ($2, $3, $4)",
     )
     .bind(binding)
     .bind(told.version)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base64::Engine;
 use drover_testkit::eventually;
 use serde_json::{Value, json};
 
@@ -78,7 +79,8 @@ async fn bounds_over_all_clusters_are_divided_and_follow_demand() {
     eventually(PATIENCE, async || {
         stack.app.divide_bounds().await.unwrap();
         assert_eq!(fakes.members.upper_bounds("web"), BTreeMap::from([("a".to_owned(), 8), ("b".to_owned(), 2)]));
-        (said(&stack, "a").await["confirmed"] == false).then_some(())
+        let told = said(&stack, "a").await;
+        (told["confirmed"] == false && told["max"] == 4).then_some(())
     })
     .await;
     fakes.members.cut_off("a", false);
@@ -126,4 +128,29 @@ async fn copy_that_moves_has_the_share_of_the_one_that_it_replaces() {
     fakes.members.behave("victim", "b", Behaviour::Ready);
     expect_state(&stack.ended(answer.headers["location"].to_str().unwrap()).await, "succeeded");
     bounds(&[("b", 10)]).await;
+}
+
+#[tokio::test]
+async fn room_of_a_copy_that_goes_is_given_away_when_it_is_gone() {
+    let (fakes, stack) = stack().await;
+    let dig = running(&stack, "drover.io/bounds: all-clusters").await;
+    divided(&fakes, &stack, &[("a", 5), ("b", 5)]).await;
+    // The next version, with other objects, runs on a only. In b the pods of the earlier one take long to end.
+    fakes.members.behave("web", "b", Behaviour::Lingering);
+    let manifests = deployment("web", "20m", 1) + &policy("web", "drover.io/bounds: all-clusters");
+    let mut app = doc("web", None);
+    app["file"] = base64::engine::general_purpose::STANDARD.encode(manifests).into();
+    assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/web/v1/apps/web", Some(app)).await.status, 201);
+    let only_a = json!({"app": "web", "intent": {"allOf": [{"clusterProvider": member("a").provider(), "cluster": "a"}]}});
+    let intent = format!("{dig}/generic-placement-intents/gpi/app-intents/web");
+    assert_eq!(stack.call("PUT", &intent, Some(doc("web", Some(only_a)))).await.status, 200);
+    let operation = stack.call("POST", &format!("{dig}/update"), None).await;
+    eventually(PATIENCE, async || (fakes.members.present() == ["web@a"]).then_some(())).await;
+    for _ in 0..20 {
+        stack.app.divide_bounds().await.unwrap();
+        assert_eq!(fakes.members.upper_bounds("web"), BTreeMap::from([("a".to_owned(), 5)]));
+    }
+    fakes.members.behave("web", "b", Behaviour::Ready);
+    expect_state(&stack.ended(operation.headers["location"].to_str().unwrap()).await, "succeeded");
+    divided(&fakes, &stack, &[("a", 10)]).await;
 }

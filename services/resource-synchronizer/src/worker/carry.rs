@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use drover_api::bindings::DesiredBinding;
+use drover_members::bounds::is_policy;
 use drover_members::{Applied, Member, Object};
 use drover_scheduling::MemberKey;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,14 +31,9 @@ const CARRIED: &str = "drover.io/carried";
 /// What is larger than this is not carried: annotations are limited to 256 KiB together.
 const MOST: usize = 128 << 10;
 
-/// Whether Drover's agent scales by this object.
-pub fn is_policy(object: &Object) -> bool {
-    object.id.group() == "drover.io" && object.id.kind == "ScalingPolicy"
-}
-
 /// Whether this object is a policy that learns.
 pub fn is_learner(object: &Object) -> bool {
-    is_policy(object) && object.value["spec"]["policy"] == "qlearning"
+    is_policy(&object.value) && object.value["spec"]["policy"] == "qlearning"
 }
 
 /// A policy with what the agent remembers of it where another copy of the app runs, before it is applied here. `None`: nothing is known.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
+use drover_members::bounds::is_policy;
 use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers};
 use uuid::Uuid;
 
@@ -148,7 +149,7 @@ impl Write {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let carried =
                 uid.is_none() && carry::is_learner(object) && carry::learned(&self.app, &self.member, &self.desired, object).await;
-            let carrying = match uid.is_none() && carry::is_policy(object) {
+            let carrying = match uid.is_none() && is_policy(&object.value) {
                 true => carry::remembered(&self.app, &self.desired, object).await,
                 false => None,
             };
