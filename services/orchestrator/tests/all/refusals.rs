@@ -42,7 +42,7 @@ async fn app_that_an_update_adds_goes_to_another_member_or_fails_with_the_reason
     expect_state(&operation, "failed");
     assert_eq!(operation["code"], "preflight_failed");
     let reasons = operation["reasons"].as_array().unwrap();
-    let told = |member: &str| reasons.contains(&json!(format!("extra: {member}: quota exceeded")));
+    let told = |member: &str| reasons.contains(&json!(format!("extra: {member}: denied by an admission rule")));
     assert!(told("onprem+a") && told("aws+c"), "{operation:#}");
     assert_eq!((written(&fakes, "extra@a"), written(&fakes, "extra@c")), (1, 0));
     assert_eq!((fakes.ledger.summary(), fakes.members.present()), (vec!["shop@b held".to_owned()], vec!["shop@b".to_owned()]));
@@ -50,7 +50,7 @@ async fn app_that_an_update_adds_goes_to_another_member_or_fails_with_the_reason
     fakes.members.behave("extra", "c", Behaviour::Ready);
     let operation = run(&stack, &format!("{dig}/update")).await;
     expect_state(&operation, "succeeded");
-    assert_eq!(operation["message"], "updated; extra not on onprem+a: quota exceeded");
+    assert_eq!(operation["message"], "updated; extra not on onprem+a: denied by an admission rule");
     assert_eq!(fakes.ledger.summary(), ["extra@c held", "shop@b held"]);
     assert_eq!(fakes.members.present(), ["extra@c", "shop@b"]);
 }
@@ -85,12 +85,15 @@ async fn added_app_that_its_call_graph_keeps_beside_a_running_one_is_refused_wit
     let said = dry(&stack, &dig, "update").await;
     assert_eq!(
         said["newcomer"]["refusals"],
-        json!([{"app": "extra", "member": "onprem+b", "reasons": ["quota exceeded", stays]}]),
+        json!([{"app": "extra", "member": "onprem+b", "reasons": ["denied by an admission rule", stays]}]),
         "{said:#}"
     );
     let failed = run(&stack, &format!("{dig}/update")).await;
     expect_state(&failed, "failed");
-    assert_eq!((&failed["code"], &failed["reasons"]), (&json!("preflight_failed"), &json!(["extra: onprem+b: quota exceeded", stays])));
+    assert_eq!(
+        (&failed["code"], &failed["reasons"]),
+        (&json!("preflight_failed"), &json!(["extra: onprem+b: denied by an admission rule", stays]))
+    );
     assert_eq!((fakes.ledger.summary(), written(&fakes, "extra@c")), (vec!["shop@b held".to_owned()], 0));
 }
 
@@ -122,7 +125,7 @@ async fn nothing_is_moved_to_make_room_on_a_member_that_would_refuse_the_newcome
     assert_eq!((place, &said["refusals"]), (&json!(member(other)), &Value::Null), "{said:#}");
     let operation = run(&stack, &format!("{newcomer}/instantiate")).await;
     expect_state(&operation, "succeeded");
-    assert_eq!(operation["message"], format!("instantiated; newcomer not on onprem+{refusing}: quota exceeded"));
+    assert_eq!(operation["message"], format!("instantiated; newcomer not on onprem+{refusing}: denied by an admission rule"));
     let victims = if refusing == "a" { ["v1@a held", "v2@c held"] } else { ["v1@c held", "v2@b held"] };
     let wanted: Vec<String> = [format!("newcomer@{other} held")].into_iter().chain(victims.map(str::to_owned)).collect();
     assert_eq!(fakes.ledger.summary(), wanted);
@@ -140,7 +143,7 @@ async fn nothing_is_moved_for_a_newcomer_that_every_member_would_refuse() {
         assert_eq!(operation["code"], "preflight_failed", "{operation:#}");
         if behaviour == Behaviour::RefusedHere {
             let reasons = operation["reasons"].as_array().unwrap();
-            let told = |member: &str| reasons.contains(&json!(format!("{member}: newcomer: quota exceeded")));
+            let told = |member: &str| reasons.contains(&json!(format!("{member}: newcomer: denied by an admission rule")));
             assert!(told("onprem+a") && told("onprem+b"), "{operation:#}");
         }
         assert_eq!((fakes.ledger.summary(), fakes.members.history()), before);
@@ -166,6 +169,6 @@ async fn deployment_whose_clusters_are_cordoned_says_so_and_for_which_app() {
     }
     let failed = run(&stack, &format!("{dig}/instantiate")).await;
     assert_eq!((&failed["code"], failed["reasons"].as_array().map(Vec::len)), (&json!("unknown_cluster"), Some(2)), "{failed:#}");
-    assert!(failed["message"].as_str().unwrap().starts_with("no cluster that the placement of shop names may be used now"), "{failed:#}");
+    assert!(failed["message"].as_str().unwrap().starts_with("no cluster that is allowed for shop may be used now"), "{failed:#}");
     assert!(failed["reasons"][0].as_str().unwrap().contains("onprem+a: is cordoned since now: new racks"), "{failed:#}");
 }

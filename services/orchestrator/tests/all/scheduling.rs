@@ -80,7 +80,7 @@ async fn deployment_refused_for_what_a_member_has_goes_to_another_member_or_fail
     assert_eq!(dry["refusals"], Value::Null, "{dry:#}");
     let operation = run(&stack, &format!("{dig}/instantiate")).await;
     expect_state(&operation, "succeeded");
-    assert_eq!(operation["message"], "instantiated; shop not on onprem+a: quota exceeded");
+    assert_eq!(operation["message"], "instantiated; shop not on onprem+a: denied by an admission rule");
     assert_eq!(fakes.members.present(), ["shop@b"]);
 
     // Every allowed member refuses it: each is named, the third without anything having been written there.
@@ -92,7 +92,7 @@ async fn deployment_refused_for_what_a_member_has_goes_to_another_member_or_fail
     expect_state(&operation, "failed");
     assert_eq!(operation["code"], "preflight_failed");
     let reasons = operation["reasons"].as_array().unwrap();
-    let told = |member: &str| reasons.contains(&json!(format!("blog: onprem+{member}: quota exceeded")));
+    let told = |member: &str| reasons.contains(&json!(format!("blog: onprem+{member}: denied by an admission rule")));
     assert!(told("a") && told("b"), "{operation:#}");
     assert_eq!(fakes.members.history().iter().filter(|entry| entry.starts_with("present blog")).count(), 1, "the other was only asked");
     assert_eq!((fakes.members.present(), fakes.ledger.all().len()), (vec!["shop@b".to_owned()], 1));

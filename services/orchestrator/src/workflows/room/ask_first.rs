@@ -8,6 +8,7 @@ use std::time::Duration;
 use drover_api::bindings::PreflightAnswer;
 use drover_api::scheduling::{MemberKey, Plan};
 use drover_workflow::{Ctx, Failure, StepError};
+use futures::future::join_all;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -29,17 +30,17 @@ pub(super) async fn accepted<W: SeeksRoom>(ctx: &mut Ctx<W>, plan: &Plan) -> Res
         return Ok(true);
     }
     let (environment, operation, round) = (ctx.environment.clone(), ctx.id, ctx.round);
+    let found = search(ctx);
+    let by_user = found.chosen_by_user(round).is_some();
+    let new = places(plan).into_iter().filter(|place| !found.state.asked.contains(place));
+    let copies = new.map(|(app, member)| found.copy(&app, &member, Uuid::nil(), operation)).collect::<Result<Vec<_>, _>>()?;
+    let answers = join_all(copies.iter().map(|copy| timeout(LIMIT, apply::preflight(&environment, copy)))).await;
     let mut accepted = true;
-    for place in places(plan) {
-        let (app, member) = &place;
-        let found = search(ctx);
-        if found.state.asked.contains(&place) {
-            continue;
-        }
-        let by_user = found.chosen_by_user(round).is_some();
-        let copy = found.copy(app, member, Uuid::nil(), operation)?;
+    for (copy, answer) in copies.iter().zip(answers) {
         // If it cannot be asked now, the answer comes when it is written to.
-        let Ok(Ok(PreflightAnswer { reasons, elsewhere })) = timeout(LIMIT, apply::preflight(&environment, &copy)).await else { continue };
+        let Ok(Ok(PreflightAnswer { reasons, elsewhere })) = answer else { continue };
+        let (app, member) = (&copy.app, &copy.member);
+        let place = (app.clone(), member.clone());
         search(ctx).state.asked.push(place.clone());
         if reasons.is_empty() {
             continue;
@@ -56,9 +57,9 @@ pub(super) async fn accepted<W: SeeksRoom>(ctx: &mut Ctx<W>, plan: &Plan) -> Res
         let state = search(ctx).state;
         state.refused = Some(failure);
         if may_end {
-            state.hopes.push(place.clone());
+            state.hopes.push(place);
         }
-        avoid(ctx, &copy, member, reasons.join("; "), true);
+        avoid(ctx, copy, member, reasons.join("; "), true);
         accepted = false;
     }
     Ok(accepted)
@@ -74,4 +75,18 @@ pub(super) fn hopes<W: SeeksRoom>(ctx: &mut Ctx<W>) -> bool {
     state.avoided.retain(|avoided| !hopes.iter().any(|(app, member)| (app, member) == (&avoided.app, &avoided.member)));
     state.refused = None;
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_members::{MemberError, ObjectId};
+
+    use super::*;
+
+    #[test]
+    fn refusal_for_an_object_of_another_app_may_end() {
+        let id = ObjectId { api_version: "v1".into(), kind: "Service".into(), namespace: "n".into(), name: "web".into() };
+        let refusal = MemberError::Foreign { id: Box::new(id), whose: "another app's".into() }.to_string();
+        assert!(MAY_END.iter().any(|text| refusal.contains(text)), "{refusal}");
+    }
 }

@@ -52,7 +52,7 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
         }
         Decided::Impossible => {
             let apps: Vec<&str> = decision.apps.iter().filter(|app| impossible(app)).map(|app| app.app.as_str()).collect();
-            let message = format!("no cluster that the placement of {} names may be used now", apps.join(", "));
+            let message = format!("no cluster that is allowed for {} may be used now", apps.join(", "));
             Err(StepError::fail("unknown_cluster", message).reasons(reasons(&decision)))
         }
     }

@@ -289,7 +289,7 @@ impl FakeMembers {
 /// Why a member refuses objects.
 fn against(behaviour: Behaviour) -> &'static str {
     match behaviour {
-        Behaviour::RefusedHere => "quota exceeded",
+        Behaviour::RefusedHere => "denied by an admission rule",
         Behaviour::InTheWay => "Service/default/victim exists in the member and is not this app's",
         _ => "spec.replicas: Invalid value",
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject, Relief, ReliefList};
-use drover_api::scheduling::{Claim, Infeasible, Ledger, MemberKey, Movability, Plan, PlanKind, PlanRequest, PlanResult, Policy, WhyNot};
+use drover_api::scheduling::{Claim, Infeasible, Ledger, MemberKey, Movability, Plan, PlanRequest, PlanResult, Policy, WhyNot};
 use drover_orchestrator::peers::{Migration, PeerError};
 use uuid::Uuid;
 
@@ -119,11 +119,7 @@ impl Migration for FakePlans {
             *unheard -= 1;
             return Err(super::refused("migration", 503, "capacity_unknown", vec![]));
         }
-        let kind = match &order.kind {
-            PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
-            PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
-            PlanKind::Relieve { member, .. } => PlanSubject::Relieve(member.clone()),
-        };
+        let kind = PlanSubject::from(&order.kind);
         if let Some(ledger) = self.planner.lock().unwrap().clone() {
             let document = made(id, kind, plan_of_production(ledger.copy(), order));
             if !order.dry_run {
