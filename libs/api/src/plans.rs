@@ -121,8 +121,18 @@ pub enum PlanSubject {
     Newcomer(DigRef),
     /// Empty this cluster.
     Drain(MemberKey),
-    /// Move an app off this cluster because it suffers there, as a policy says.
+    /// Move an app off this cluster: it suffers there, as a policy says, or it has grown beyond the room there.
     Relieve(MemberKey),
+}
+
+impl From<&PlanKind> for PlanSubject {
+    fn from(kind: &PlanKind) -> Self {
+        match kind {
+            PlanKind::Newcomer { dig, .. } => Self::Newcomer(dig.clone()),
+            PlanKind::Drain { member } => Self::Drain(member.clone()),
+            PlanKind::Relieve { member, .. } => Self::Relieve(member.clone()),
+        }
+    }
 }
 
 /// Answer of `GET /internal/reliefs`: the clusters from which an app should be moved now, as policies say.

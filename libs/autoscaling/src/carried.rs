@@ -11,11 +11,11 @@ use crate::{Limits, LimitsState, Policy, PolicyState, STATE_VERSION, ScalingStat
 /// Seconds after which what was remembered says nothing any more.
 const STALE: Seconds = 600.0;
 
-/// What is remembered.
+/// What an agent remembers of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Carried {
-    /// [`STATE_VERSION`].
+    /// The [`STATE_VERSION`] with which it was written; what was written with another one is not used.
     pub version: u32,
     /// When it was written, by the clock of the old place.
     pub at: Seconds,
@@ -63,7 +63,7 @@ impl Carried {
 
     /// The same as if it had been written at `now`.
     #[must_use]
-    pub fn at(mut self, now: Seconds) -> Self {
+    pub fn shifted_to(mut self, now: Seconds) -> Self {
         let by = now - self.at;
         self.at = now;
         self.limits.recommendations.iter_mut().flatten().for_each(|one| one.at += by);

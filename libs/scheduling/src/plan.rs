@@ -24,11 +24,11 @@ pub enum PlanKind {
         /// The member to empty.
         member: MemberKey,
     },
-    /// Move one of some apps off a member where they suffer.
+    /// Move one of some apps off a member where they suffer, or have grown beyond the room.
     Relieve {
         /// The member.
         member: MemberKey,
-        /// The project whose policy says so, and orders the candidates.
+        /// The project whose policy orders the candidates.
         project: String,
         /// Claims of the apps of which one is to move.
         claims: Vec<Uuid>,

@@ -117,7 +117,7 @@ pub struct ReliefDue {
 
 /// Remembers since when values are too high: by project, app and metric.
 #[derive(Clone, Debug, Default)]
-pub struct ReliefWatch(HashMap<(String, Uuid, ReliefMetric), f64>);
+pub struct ReliefWatch(HashMap<String, HashMap<(Uuid, ReliefMetric), f64>>);
 
 impl ReliefWatch {
     /// Takes in what is reported at `now` (seconds) of the apps of a project, and returns what is due. `everywhere`: the same of all apps.
@@ -129,12 +129,13 @@ impl ReliefWatch {
         own: &[ReliefReading],
         everywhere: &[ReliefReading],
     ) -> Vec<ReliefDue> {
+        let before = self.0.remove(project).unwrap_or_default();
         let mut counted = HashMap::new();
         let mut due: Vec<ReliefDue> = Vec::new();
         for rule in rules {
             for reading in own {
-                let key = (project.to_owned(), reading.claim, rule.metric);
-                let since = self.0.get(&key).copied();
+                let key = (reading.claim, rule.metric);
+                let since = before.get(&key).copied();
                 let Some(value) = reading.of(rule.metric) else { continue };
                 if !(value > rule.above || since.is_some() && value >= rule.until()) {
                     continue;
@@ -156,14 +157,13 @@ impl ReliefWatch {
                 }
             }
         }
-        self.0.retain(|(of, _, _), _| of != project);
-        self.0.extend(counted);
+        self.0.insert(project.to_owned(), counted);
         due
     }
 
     /// Forgets projects that have no rules any more.
     pub fn retain(&mut self, has_rules: impl Fn(&str) -> bool) {
-        self.0.retain(|(project, _, _), _| has_rules(project));
+        self.0.retain(|project, _| has_rules(project));
     }
 }
 

@@ -49,7 +49,7 @@ impl Place {
     fn moved(&self, here: f64, there: f64) -> Self {
         let carried = Carried::of(&self.state, here, Some((KpaMetric::Concurrency, &self.collector)));
         let text = serde_json::to_string(&carried).unwrap();
-        let carried = serde_json::from_str::<Carried>(&text).unwrap().at(there);
+        let carried = serde_json::from_str::<Carried>(&text).unwrap().shifted_to(there);
         let mut moved = Self { state: carried.state(&Policy::Kpa(self.spec.clone()), &limits()), ..Self::new() };
         moved.pods = self.pods;
         carried.windows.into_iter().flat_map(|windows| windows.values).for_each(|(at, value)| moved.collector.record(at, value));
@@ -85,7 +85,7 @@ fn stabilisation_window_goes_along() {
     let (_, state) = limit_only(&limits, state, 1_000.0, 8, 8);
     let carried = Carried::of(&state, 1_010.0, None);
     assert!(carried.is_usable(1_500.0) && !carried.is_usable(2_000.0) && !carried.is_usable(100.0));
-    let there = carried.at(50.0).state(&policy, &limits);
+    let there = carried.shifted_to(50.0).state(&policy, &limits);
     let want = |at| limit_only(&limits, there.clone(), at, 8, 2).0.want;
     assert_eq!((want(60.0), want(330.0)), (Some(8), Some(8)), "the proposal of the other cluster still counts");
     assert_eq!(want(345.0), Some(2));

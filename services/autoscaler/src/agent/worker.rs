@@ -148,7 +148,9 @@ impl Worker {
     /// Goes on with what the agent of another cluster remembered, if the app was moved here.
     fn go_on(&mut self, plan: &Plan) {
         let now = self.context.clock.now();
-        let Some(carried) = self.carried.take().filter(|carried| carried.is_usable(now)).map(|carried| carried.at(now)) else { return };
+        let Some(carried) = self.carried.take().filter(|carried| carried.is_usable(now)).map(|carried| carried.shifted_to(now)) else {
+            return;
+        };
         if let Some(windows) = &carried.windows {
             self.context.inbox.refill(&self.key, now, windows);
         }

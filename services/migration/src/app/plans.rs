@@ -40,11 +40,7 @@ impl App {
         }
         let (dry_run, made_for) = (order.dry_run, order.operation);
         let (input, result) = self.make_with_known_fleet(order).await?;
-        let subject = match &input.request.kind {
-            PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
-            PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
-            PlanKind::Relieve { member, .. } => PlanSubject::Relieve(member.clone()),
-        };
+        let subject = PlanSubject::from(&input.request.kind);
         let new = plans::NewPlan {
             subject,
             made_for,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use drover_api::plans::Relief;
-use drover_scheduling::{ClaimState, Fleet, ReliefReading, ReliefWatch};
+use drover_scheduling::{Capacity, ClaimState, Fleet, ReliefReading, ReliefWatch};
 
 use super::{App, PlanError};
 use crate::resources::policy::{POLICY, PolicySpec};
@@ -79,7 +79,7 @@ impl App {
     async fn rules(&self) -> Result<Vec<(String, String, PolicySpec)>, PlanError> {
         let mut db = self.store.begin().await?;
         let mut rules = Vec::new();
-        for (project, policy) in side::all_active(&mut db).await? {
+        for (project, policy) in side::active_with_planned_moves(&mut db).await? {
             let found = drover_resources::by_id::<PolicySpec>(&mut db, &POLICY, policy).await?;
             if let Some(policy) = found.filter(|policy| policy.spec.planned_moves.is_some()) {
                 rules.push((project, policy.name, policy.spec));
@@ -93,7 +93,9 @@ impl App {
 fn readings(fleet: &Fleet) -> Vec<(String, ReliefReading)> {
     let held = fleet.claims.values().filter(|claim| claim.state == ClaimState::Held);
     let reading = held.map(|claim| {
-        let observed = fleet.capacity.get(&claim.member).and_then(|capacity| capacity.observed.get(&claim.id));
+        // What was reported by a cluster that does not answer any more is not known now.
+        let capacity = fleet.capacity.get(&claim.member).filter(|capacity| capacity.age_ms <= Capacity::FRESH_MS);
+        let observed = capacity.and_then(|capacity| capacity.observed.get(&claim.id));
         let reading = ReliefReading {
             claim: claim.id,
             member: claim.member.clone(),

@@ -68,12 +68,13 @@ pub async fn active(db: &mut PgConnection, project: Uuid) -> StoreResult<Option<
     Ok(sqlx::query_scalar("select policy from active_policy where project = $1").bind(project).fetch_optional(db).await?)
 }
 
-/// The active policies of all projects: name of the project and id of the policy.
+/// The active policies that move apps without a newcomer, of all projects: name of the project and id of the policy.
 ///
 /// # Errors
 /// The database fails.
-pub async fn all_active(db: &mut PgConnection) -> StoreResult<Vec<(String, Uuid)>> {
-    let sql = "select split_part(path, '/', 4), policy from active_policy join resource on resource.id = policy order by path";
+pub async fn active_with_planned_moves(db: &mut PgConnection) -> StoreResult<Vec<(String, Uuid)>> {
+    let sql = "select split_part(path, '/', 4), policy from active_policy join resource on resource.id = policy
+        where jsonb_typeof(spec -> 'plannedMoves') = 'object' order by path";
     Ok(sqlx::query_as(sql).fetch_all(db).await?)
 }
 

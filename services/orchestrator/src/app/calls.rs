@@ -40,12 +40,9 @@ pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<Option<CallGraph
 /// graph allows it.
 pub fn preferences(graph: Option<&CallGraphSpec>, apps: &[String]) -> BTreeMap<String, PreferredPeers> {
     let Some(spec) = graph.filter(|graph| graph.node_preferences) else { return BTreeMap::new() };
-    let services = apps.iter().map(|app| Service { name: app.clone(), request: [0.0; 2], replicas: 1 });
     let known = |app: &String| apps.contains(app);
     let calls = spec.calls.iter().filter(|call| known(&call.from) && known(&call.to)).map(|call| (&*call.from, &*call.to, call.weight()));
-    // An invalid graph was refused when it was declared.
-    let Ok(graph) = CallGraph::named(services.collect(), calls) else { return BTreeMap::new() };
-    let Ok(groups) = Grouping::of(&graph, Some(spec.rho() as usize), Variant::Merge, &Limits::default()) else { return BTreeMap::new() };
+    let Some((graph, groups)) = grouped(apps.iter().cloned(), calls, spec.rho()) else { return BTreeMap::new() };
     let group = groups.index();
     let heaviest = graph.weights().iter().map(|(_, _, calls)| *calls).fold(f64::MIN_POSITIVE, f64::max);
     let mut peers: BTreeMap<String, PreferredPeers> = BTreeMap::new();
@@ -57,23 +54,31 @@ pub fn preferences(graph: Option<&CallGraphSpec>, apps: &[String]) -> BTreeMap<S
     peers
 }
 
+/// The call graph of these apps, and its groups of at most `rho` apps. `None` if the graph is invalid, which was refused when it was declared.
+fn grouped<'a>(
+    apps: impl Iterator<Item = String>,
+    calls: impl Iterator<Item = (&'a str, &'a str, f64)>,
+    rho: u32,
+) -> Option<(CallGraph, Grouping)> {
+    let services = apps.map(|name| Service { name, request: [0.0; 2], replicas: 1 });
+    let graph = CallGraph::named(services.collect(), calls).ok()?;
+    let groups = Grouping::of(&graph, Some(rho as usize), Variant::Merge, &Limits::default()).ok()?;
+    Some((graph, groups))
+}
+
 /// For each of the `new` apps of a group the other apps of it with which the call graph keeps it together. Empty unless it says so.
 pub fn kept_together(apps: &[RevisionApp], new: &BTreeSet<&str>) -> BTreeMap<String, Vec<String>> {
     let Some(terms) = apps.iter().find_map(|app| app.terms.calls.as_ref()).filter(|calls| calls.keep_together) else {
         return BTreeMap::new();
     };
-    let services = apps.iter().map(|app| Service { name: app.app.app.clone(), request: [0.0; 2], replicas: 1 });
     let known = |name: &str| apps.iter().any(|app| app.app.app == name);
-    let of = |app: &'_ RevisionApp| -> Vec<(String, String, f64)> {
+    let of = |app: &RevisionApp| -> Vec<(String, String, f64)> {
         let calls = app.terms.calls.iter().flat_map(|calls| &calls.to).filter(|call| known(&call.app));
         calls.map(|call| (app.app.app.clone(), call.app.clone(), call.micro_calls as f64)).collect()
     };
     let calls: Vec<(String, String, f64)> = apps.iter().flat_map(of).collect();
-    // An invalid graph was refused when it was declared.
-    let Ok(graph) = CallGraph::named(services.collect(), calls.iter().map(|(from, to, calls)| (&**from, &**to, *calls))) else {
-        return BTreeMap::new();
-    };
-    let Ok(groups) = Grouping::of(&graph, Some(terms.rho as usize), Variant::Merge, &Limits::default()) else { return BTreeMap::new() };
+    let calls = calls.iter().map(|(from, to, calls)| (&**from, &**to, *calls));
+    let Some((_, groups)) = grouped(apps.iter().map(|app| app.app.app.clone()), calls, terms.rho) else { return BTreeMap::new() };
     let mut together = BTreeMap::new();
     for group in &groups.groups {
         let (arriving, others): (Vec<&str>, Vec<&str>) = group.iter().map(|at| &*apps[*at].app.app).partition(|app| new.contains(app));

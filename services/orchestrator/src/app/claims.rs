@@ -102,7 +102,7 @@ impl App {
 /// The approved demand with as many replicas as run.
 pub(super) fn following(approved: &Demand, scaled: &[ScaledWorkload]) -> Demand {
     let replicas = |group: &PodGroup| {
-        let found = scaled.iter().find(|workload| format!("{}/{}", workload.kind, workload.name) == group.workload)?;
+        let found = scaled.iter().find(|workload| workload.workload() == group.workload)?;
         Some(u32::try_from(found.replicas).unwrap_or(0).max(1))
     };
     let mut demand = approved.clone();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_api::plans::PlanState;
-use drover_api::scheduling::{Demand, PlanKind};
+use drover_api::scheduling::Demand;
 use drover_service::Problem;
 use uuid::Uuid;
 
@@ -97,8 +97,7 @@ impl App {
     async fn move_grown(&self, copy: &Binding, demand: &Demand) -> Result<(), Problem> {
         let operation = Uuid::now_v7();
         let (member, project) = (copy.member.clone(), copy.dig.project.clone());
-        let kind = PlanKind::Relieve { member, project, claims: vec![copy.id], demand: Some(demand.clone()) };
-        let mut order = self.relief_order(kind, &[], operation).await?;
+        let mut order = self.relief_order(member, project, vec![copy.id], Some(demand.clone()), &[], operation).await?;
         order.dry_run = true;
         if self.services.migration.plan(Uuid::now_v7(), &order).await?.state != PlanState::Proposed {
             return Ok(());

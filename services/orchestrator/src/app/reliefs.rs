@@ -9,14 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_api::plans::{PlanOrder, PlanState, Relief};
-use drover_api::scheduling::{MemberKey, PlanKind, RefusedDestination};
+use drover_api::scheduling::{Demand, MemberKey, PlanKind, RefusedDestination};
 use drover_service::Problem;
 use uuid::Uuid;
 
 use super::{App, Error};
 use crate::store::{binding, hold, overview, refused_destination};
 
-/// When no plan was found, by subject. In memory only: after a restart each is tried once more.
+/// Until when nothing is tried again, by subject. In memory only: after a restart each is tried once more.
 #[derive(Default)]
 pub struct ReliefAttempts(Mutex<HashMap<String, Instant>>);
 
@@ -44,22 +44,22 @@ impl App {
     /// Migration does not answer, or the database cannot be used.
     pub async fn relieve(&self) -> Result<(), Problem> {
         for relief in self.services.migration.reliefs().await?.items {
-            let subject = format!("relieve {} for {}", relief.member, relief.project);
-            if self.relief_attempts.rests(&subject) || self.relieved_recently(&subject, relief.rest_seconds).await? {
+            let Relief { project, policy, member, claims, avoid, reason, rest_seconds } = relief;
+            let subject = format!("relieve {member} for {project}");
+            if self.relief_attempts.rests(&subject) || self.relieved_recently(&subject, rest_seconds).await? {
                 continue;
             }
             // Also if what follows fails: the next attempt is not at once.
-            self.relief_attempts.rest(subject.clone(), Duration::from_secs(u64::from(relief.rest_seconds)));
+            self.relief_attempts.rest(subject.clone(), Duration::from_secs(u64::from(rest_seconds)));
             let operation = Uuid::now_v7();
-            let Relief { project, member, claims, .. } = relief.clone();
-            let order = self.relief_order(PlanKind::Relieve { member, project, claims, demand: None }, &relief.avoid, operation).await?;
+            let order = self.relief_order(member, project, claims, None, &avoid, operation).await?;
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.state != PlanState::Proposed {
-                tracing::info!(%subject, plan = %plan.id, reason = relief.reason, "apps suffer there, but no plan helps");
+                tracing::info!(%subject, plan = %plan.id, reason, "apps suffer there, but no plan helps");
                 continue;
             }
             self.start_moves(&plan, operation, subject.clone()).await?;
-            tracing::info!(%subject, %operation, plan = %plan.id, policy = relief.policy, reason = relief.reason, "an app is moved because it suffers");
+            tracing::info!(%subject, %operation, plan = %plan.id, policy, reason, "an app is moved because it suffers");
         }
         Ok(())
     }
@@ -70,15 +70,21 @@ impl App {
         Ok(overview::is_recent(&mut db, subject, seconds).await?)
     }
 
-    /// The order of a plan of the kind `relieve`, which avoids some clusters.
-    pub(super) async fn relief_order(&self, kind: PlanKind, avoid: &[MemberKey], operation: Uuid) -> Result<PlanOrder, Error> {
-        let PlanKind::Relieve { project, claims, .. } = &kind else {
-            return Err(Error::Internal("the plan is of another kind".to_owned()));
-        };
+    /// The order of a plan that moves one of these apps of a project off a cluster, and not to those to avoid. `demand`: what it needs by now,
+    /// if that is more than it has claimed.
+    pub(super) async fn relief_order(
+        &self,
+        member: MemberKey,
+        project: String,
+        claims: Vec<Uuid>,
+        demand: Option<Demand>,
+        avoid: &[MemberKey],
+        operation: Uuid,
+    ) -> Result<PlanOrder, Error> {
         let mut db = self.store.pool().acquire().await?;
         let excluded = hold::busy(&mut db).await?;
         let mut refused = refused_destination::recent(&mut db).await?;
-        for copy in binding::find(&mut db, claims).await? {
+        for copy in binding::find(&mut db, &claims).await? {
             refused.extend(avoid.iter().map(|member| RefusedDestination {
                 dig: copy.dig.id,
                 app: copy.app.clone(),
@@ -89,7 +95,7 @@ impl App {
         }
         let movable_projects = Some(vec![project.clone()]);
         Ok(PlanOrder {
-            kind,
+            kind: PlanKind::Relieve { member, project, claims, demand },
             excluded,
             refused,
             released: Vec::new(),
