@@ -2,7 +2,7 @@
 //! server.
 //!
 //! Invariants: a stream that nobody reads stops no other one, because the window of the connection is as large as those of all streams; a
-//! connection that does not answer for [`PING`] and [`PONG`] is broken, and all its streams end at once.
+//! connection that does not answer for `PING` and `PONG` is broken, and all its streams end at once.
 
 use std::io;
 use std::pin::Pin;
@@ -25,9 +25,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use crate::wire::API_SERVER;
 
 /// Time between two questions whether the other end is there.
-pub const PING: Duration = Duration::from_secs(5);
+const PING: Duration = Duration::from_secs(5);
 /// How long the answer may take.
-pub const PONG: Duration = Duration::from_secs(5);
+const PONG: Duration = Duration::from_secs(5);
 /// How many streams a connection has at most at the same time.
 const STREAMS: u32 = 256;
 /// How many bytes of a stream may be under way.
@@ -89,7 +89,7 @@ impl Link {
     ///
     /// # Errors
     /// The link is broken, or the agent refuses.
-    pub async fn connect_to(&self, destination: &str) -> io::Result<Stream> {
+    async fn connect_to(&self, destination: &str) -> io::Result<Stream> {
         let request = Request::connect(destination).body(Empty::new()).map_err(io::Error::other)?;
         let mut streams = self.streams.clone();
         let opened = async {

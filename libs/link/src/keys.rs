@@ -3,7 +3,7 @@
 //! A key is known by its fingerprint, which people compare: `SHA256:` and the digest of the public key in base64.
 
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -132,17 +132,18 @@ pub fn read_certificate(der: &[u8]) -> Result<Shown, KeyError> {
     let certificate = Certificate::from_der(der).map_err(failed(WHAT))?;
     let about = certificate.tbs_certificate;
     let name = about.subject.to_string();
-    let at = |time: x509_cert::time::Time| SystemTime::UNIX_EPOCH + Duration::from_secs(time.to_unix_duration().as_secs());
     Ok(Shown {
         common_name: name.strip_prefix("CN=").unwrap_or(&name).to_owned(),
         fingerprint: fingerprint_of(&about.subject_public_key_info.to_der().map_err(failed(WHAT))?),
-        from: at(about.validity.not_before),
-        until: at(about.validity.not_after),
+        from: about.validity.not_before.to_system_time(),
+        until: about.validity.not_after.to_system_time(),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -15,8 +15,8 @@ pub const RENEW: &str = "/v1/renew";
 /// Where a connection changes sides.
 pub const LINK: &str = "/v1/link";
 
-/// What an operator gives to an agent: `drover cluster invite` writes it.
-#[derive(Clone, Serialize, Deserialize)]
+/// What an operator gives to an agent: `drover cluster invite` writes it (`LinkInvitation` of libs/api).
+#[derive(Deserialize)]
 pub struct Invitation {
     /// The cluster, as `<provider>+<cluster>`; only for people.
     pub cluster: String,
@@ -24,7 +24,7 @@ pub struct Invitation {
     pub hub: String,
     /// The authority of the hub's certificate, in PEM. The agent believes no other.
     pub authority: String,
-    /// Works once.
+    /// One agent can use it.
     pub token: String,
 }
 

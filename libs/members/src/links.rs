@@ -12,7 +12,7 @@ use drover_scheduling::MemberKey;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::Service;
 
 /// A stream of bytes.
@@ -36,13 +36,10 @@ pub(crate) struct LinkConnector {
     pub(crate) member: MemberKey,
 }
 
-/// A connection through a link.
-pub(crate) struct Linked(Box<dyn Stream>);
-
 impl Service<Uri> for LinkConnector {
-    type Response = TokioIo<Linked>;
+    type Response = TokioIo<Box<dyn Stream>>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Linked>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -50,31 +47,13 @@ impl Service<Uri> for LinkConnector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let Self { links, member } = self.clone();
-        Box::pin(async move { Ok(TokioIo::new(Linked(links.dial(&member).await?))) })
+        Box::pin(async move { Ok(TokioIo::new(links.dial(&member).await?)) })
     }
 }
 
-impl Connection for Linked {
+impl Connection for Box<dyn Stream> {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl AsyncRead for Linked {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Linked {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

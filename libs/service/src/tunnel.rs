@@ -11,6 +11,9 @@ use hyper_util::rt::TokioIo;
 /// Longest time that a connection stays open.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
+/// The protocol to which a connection changes.
+const WEBSOCKET: &str = "websocket";
+
 /// The headers of a handshake, besides those of the connection.
 const HANDSHAKE: [HeaderName; 3] = [header::SEC_WEBSOCKET_KEY, header::SEC_WEBSOCKET_VERSION, header::SEC_WEBSOCKET_PROTOCOL];
 
@@ -23,11 +26,11 @@ pub struct Handshake {
 impl Handshake {
     /// The handshake of a request; `None` if it does not ask for a WebSocket.
     pub fn of<B>(request: &mut Request<B>) -> Option<Self> {
-        let asks = request.headers().get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+        let asks = request.headers().get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
         if !asks || request.version() != Version::HTTP_11 {
             return None;
         }
-        let mut headers: HeaderMap = switch();
+        let mut headers = switch(WEBSOCKET);
         headers.extend(HANDSHAKE.into_iter().filter_map(|name| Some((name.clone(), request.headers().get(&name)?.clone()))));
         Some(Self { headers, client: hyper::upgrade::on(request) })
     }
@@ -57,16 +60,23 @@ impl Handshake {
                 let _ = tokio::time::timeout(LONGEST, copied).await;
             }
         });
-        let mut switched = Response::new(Body::empty());
-        *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        *switched.headers_mut() = switch();
+        let mut switched = switched(WEBSOCKET);
         let told = [header::SEC_WEBSOCKET_ACCEPT, header::SEC_WEBSOCKET_PROTOCOL];
         switched.headers_mut().extend(told.into_iter().filter_map(|name| Some((name.clone(), answer.headers().get(&name)?.clone()))));
         Ok(switched)
     }
 }
 
-fn switch() -> HeaderMap {
-    let headers = [(header::CONNECTION, HeaderValue::from_static("Upgrade")), (header::UPGRADE, HeaderValue::from_static("websocket"))];
+/// The headers of a request to change the protocol, and of the answer that agrees.
+fn switch(protocol: &'static str) -> HeaderMap {
+    let headers = [(header::CONNECTION, HeaderValue::from_static("Upgrade")), (header::UPGRADE, HeaderValue::from_static(protocol))];
     headers.into_iter().collect()
+}
+
+/// The answer after which the connection is a stream of this protocol.
+pub fn switched(protocol: &'static str) -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *answer.headers_mut() = switch(protocol);
+    answer
 }

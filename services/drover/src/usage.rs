@@ -1,4 +1,4 @@
-//! Command lines that clap refuses, here and in `drover-lab`: their line of usage does not list what the environment or a default gives.
+//! Command lines that clap refuses, here and in `drover-lab`: their line of usage does not list what the environment gives.
 
 use std::ffi::OsString;
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::Config;
 use crate::hub::{AskError, Hub};
-use crate::state::{Identity, State};
+use crate::state::{self, Identity, State};
 
 /// The longest pause between two attempts to connect.
 const LONGEST: Duration = Duration::from_secs(15);
@@ -50,7 +50,7 @@ pub async fn run(config: Config) -> Result<()> {
 /// Asks for the first certificate until it is issued.
 async fn enrol(state: &State, hub: &Hub, config: &Config) -> Result<Identity> {
     let Some(path) = &config.invitation else { bail!("there is no certificate yet: give --invitation FILE") };
-    let Invitation { token, cluster, .. } = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let Invitation { token, cluster, .. } = state::invitation(path)?;
     let pem = state.next_key()?;
     let key = keys::from_pem(&pem)?;
     let order = Enrolment { token, request: keys::request(&key, "drover-link")? };
@@ -117,6 +117,11 @@ async fn keep_linked<T>(hub: &Hub, mut newest: watch::Receiver<Identity>, api_se
 
 /// Opens a link and serves it to its end; how long it lasted.
 async fn link(hub: Hub, identity: Identity, api_server: String) -> Result<Duration, AskError> {
+    // Drover would break the connection off without a word.
+    if identity.shown.until <= SystemTime::now() {
+        let detail = "its certificate has expired; invite it again: drover cluster invite".to_owned();
+        return Err(AskError::Refused { code: "link_refused".to_owned(), detail });
+    }
     let connection = hub.link(&identity).await?;
     let began = Instant::now();
     tracing::info!("connected to Drover");

@@ -54,7 +54,7 @@ impl From<anyhow::Error> for AskError {
     }
 }
 
-/// The hub.
+/// Where the hub is, and the authority of its certificate.
 #[derive(Clone)]
 pub struct Hub {
     address: String,
@@ -69,7 +69,7 @@ impl Hub {
     pub fn new(address: String, authority: &str) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         let root = CertificateDer::from_pem_slice(authority.as_bytes()).context("the authority in the invitation cannot be read")?;
-        roots.add(root).context("the authority in the invitation is none")?;
+        roots.add(root).context("the authority in the invitation is no certificate of an authority")?;
         Ok(Self { address, roots: Arc::new(roots) })
     }
 

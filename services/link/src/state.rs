@@ -20,7 +20,7 @@ const NEXT: &str = "next.key";
 /// Key and certificate.
 const IDENTITY: &str = "identity.pem";
 
-/// The directory.
+/// The directory in which the agent keeps its key, its certificate and where the hub is.
 pub struct State(PathBuf);
 
 /// Where the hub is, and by which invitation that is known.
@@ -31,6 +31,15 @@ pub struct Known {
     pub authority: String,
     /// Digest of its token.
     invitation: Vec<u8>,
+}
+
+/// Reads an invitation.
+///
+/// # Errors
+/// The file cannot be read, or is none.
+pub fn invitation(path: &Path) -> Result<Invitation> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no invitation", path.display()))
 }
 
 /// Key and certificate of this agent.
@@ -77,14 +86,13 @@ impl State {
         let Some(path) = invitation else {
             return known.context("there is no invitation: give --invitation FILE, which `drover cluster invite` writes");
         };
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            // It was used, so it may be deleted.
-            Err(error) if error.kind() == ErrorKind::NotFound && known.is_some() => return known.context("known"),
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
-        };
-        let Invitation { cluster, hub, authority, token } =
-            serde_json::from_str(&text).with_context(|| format!("{} is no invitation", path.display()))?;
+        // Once it was used, it may be deleted.
+        if let Some(known) = &known
+            && !path.try_exists().unwrap_or(true)
+        {
+            return Ok(known.clone());
+        }
+        let Invitation { cluster, hub, authority, token } = self::invitation(path)?;
         let invitation = Sha256::digest(token.as_bytes()).to_vec();
         match known {
             Some(known) if known.invitation == invitation => Ok(known),

@@ -49,7 +49,7 @@ async fn app_moves_to_a_cluster_and_leaves_it_while_its_link_breaks(system: &Sys
     succeeded(&ended(&system.client, &terminated).await.unwrap());
     let state: LinkState = system.client.get(LINK).await.unwrap();
     assert_eq!((state.phase, state.connected), (LinkPhase::Accepted, true));
-    // What runs in a cluster goes on running without its link, and is known again afterwards.
+    // The link breaks while an app leaves the cluster.
     let id = Group::new("victim", App::new("victim", 1200)).verb(&system.client, "terminate").await.unwrap();
     interrupt(system).await;
     succeeded(&ended(&system.client, &id).await.unwrap());

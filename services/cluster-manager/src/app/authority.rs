@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use drover_link::{keys, wire};
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use x509_cert::Certificate;
 use x509_cert::builder::{Builder, CertificateBuilder, Profile};
 use x509_cert::der::asn1::Ia5String;
-use x509_cert::der::{Decode, DecodePem, EncodePem};
+use x509_cert::der::{Decode, DecodePem, Encode, EncodePem};
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
 use x509_cert::name::Name;
@@ -46,7 +46,7 @@ struct Parts {
     root: CertificateDer<'static>,
     name: Name,
     key: SigningKey,
-    listener: Mutex<Option<(Instant, Arc<ServerConfig>)>>,
+    listener: Mutex<Option<(SystemTime, Arc<ServerConfig>)>>,
 }
 
 impl Authority {
@@ -83,22 +83,22 @@ impl Authority {
     /// It cannot be made.
     pub fn certify(&self, member: Uuid, public: SubjectPublicKeyInfoOwned, lifetime: Duration) -> anyhow::Result<(String, SystemTime)> {
         let subject = Name::from_str(&format!("CN={member}"))?;
-        let certificate = self.leaf(subject, public, lifetime, CLIENT, None)?.to_pem(LineEnding::LF)?;
-        let shown = CertificateDer::from_pem_slice(certificate.as_bytes()).context("a new certificate")?;
-        Ok((certificate, keys::read_certificate(&shown)?.until))
+        let certificate = self.leaf(subject, public, lifetime, CLIENT, None)?;
+        let until = certificate.tbs_certificate.validity.not_after.to_system_time();
+        Ok((certificate.to_pem(LineEnding::LF)?, until))
     }
 
-    /// What the listener shows and demands: certificates of agents are looked at, and who wants one needs none yet.
+    /// The TLS settings of the listener. A certificate of an agent is verified if one is shown; an agent that asks for its first one shows none.
     ///
     /// # Errors
     /// The certificate cannot be made.
     pub fn listener(&self) -> anyhow::Result<Arc<ServerConfig>> {
         let mut made = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, config)) = made.as_ref().filter(|(at, _)| at.elapsed() < DAY) {
+        if let Some((_, config)) = made.as_ref().filter(|(at, _)| at.elapsed().is_ok_and(|age| age < DAY)) {
             return Ok(Arc::clone(config));
         }
         let config = Arc::new(self.server_config()?);
-        *made = Some((Instant::now(), Arc::clone(&config)));
+        *made = Some((SystemTime::now(), Arc::clone(&config)));
         Ok(config)
     }
 
@@ -106,8 +106,7 @@ impl Authority {
         let key = keys::new_key();
         let name = SubjectAltName(vec![GeneralName::DnsName(Ia5String::new(wire::HUB)?)]);
         let subject = Name::from_str(&format!("CN={}", wire::HUB))?;
-        let own = self.leaf(subject, public_of(&key)?, LISTENER, SERVER, Some(name))?.to_pem(LineEnding::LF)?;
-        let own = CertificateDer::from_pem_slice(own.as_bytes()).context("the certificate of the listener of links")?;
+        let own = CertificateDer::from(self.leaf(subject, public_of(&key)?, LISTENER, SERVER, Some(name))?.to_der()?);
         let secret = PrivateKeyDer::from_pem_slice(keys::to_pem(&key)?.as_bytes()).context("the key of the listener of links")?;
         let mut roots = RootCertStore::empty();
         roots.add(self.0.root.clone())?;

@@ -96,7 +96,7 @@ impl App {
         self.settle_link(db, dry).await?;
         if !dry {
             // Of an agent that was accepted before.
-            self.end_earlier_links().await?;
+            self.end_earlier_links(&[cluster]).await?;
         }
         Ok(state)
     }
@@ -111,23 +111,22 @@ impl App {
         links::revoke(&mut db, cluster).await?;
         self.settle_link(db, dry).await?;
         if !dry {
-            self.end_earlier_links().await?;
+            self.end_earlier_links(&[cluster]).await?;
         }
         Ok(())
     }
 
-    /// Breaks the links whose agents are not accepted any more.
+    /// Breaks the links of these members whose agents are not accepted any more.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn end_earlier_links(&self) -> Result<(), StoreError> {
-        let members = self.links.members();
+    pub async fn end_earlier_links(&self, members: &[Uuid]) -> Result<(), StoreError> {
         if members.is_empty() {
             return Ok(());
         }
         let mut db = self.store.pool().acquire().await?;
-        let present = links::generations(&mut db, &members).await?.into_iter().collect();
-        self.links.keep(&present);
+        let present = links::generations(&mut db, members).await?.into_iter().collect();
+        self.links.keep(members, &present);
         Ok(())
     }
 
@@ -203,7 +202,7 @@ impl App {
     /// `link_refused`: it is not accepted any more.
     pub async fn join(&self, agent: &Shown) -> Result<Joined, Problem> {
         let member = member_of(agent)?;
-        let left = agent.until.duration_since(SystemTime::now()).map_err(|_| not_accepted())?;
+        let left = agent.until.duration_since(SystemTime::now()).unwrap_or_default();
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let generation = links::connected(&mut db, member, &agent.fingerprint).await?.ok_or_else(not_accepted)?;
         Ok(Joined { member, generation, left })
@@ -265,7 +264,11 @@ fn read(request: &str) -> Result<Requested, Problem> {
     keys::read_request(request).map_err(|error| codes::INVALID.problem(format!("request: {error}")))
 }
 
+/// The member of an agent. TLS looks at the time of a certificate only when the connection begins.
 fn member_of(agent: &Shown) -> Result<Uuid, Problem> {
+    if agent.until <= SystemTime::now() {
+        return Err(not_accepted());
+    }
     agent.common_name.parse().map_err(|_| not_accepted())
 }
 

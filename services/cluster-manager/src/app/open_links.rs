@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::Fleet;
 
 /// All open links; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct OpenLinks {
     open: Arc<Mutex<HashMap<Uuid, Vec<Open>>>>,
-    /// Raised when something changes: a link opens or ends, or an agent is accepted or revoked.
-    changes: Arc<watch::Sender<u64>>,
+    /// Raised when a link opens, or an agent is accepted or revoked.
+    changes: Arc<watch::Sender<()>>,
 }
 
 /// How many links a member may have: one, and earlier ones whose streams run to their end while it changes its certificate.
@@ -26,12 +26,6 @@ const EACH: usize = 4;
 struct Open {
     generation: i64,
     link: Link,
-}
-
-impl Default for OpenLinks {
-    fn default() -> Self {
-        Self { open: Arc::default(), changes: Arc::new(watch::channel(0).0) }
-    }
 }
 
 impl OpenLinks {
@@ -52,14 +46,17 @@ impl OpenLinks {
             links.retain(|open| !open.link.is_over());
             !links.is_empty()
         });
-        self.raise();
     }
 
-    /// Breaks every link that is not of the present generation of its member.
-    pub fn keep(&self, present: &HashMap<Uuid, i64>) {
+    /// Breaks the links of these members that are of an earlier generation than the present one, or whose member has none any more. Links that
+    /// were opened since the generations were read stay.
+    pub fn keep(&self, asked: &[Uuid], present: &HashMap<Uuid, i64>) {
         let open = self.open();
-        let earlier = open.iter().flat_map(|(member, links)| links.iter().filter(|open| present.get(member) != Some(&open.generation)));
-        earlier.for_each(|open| open.link.cut());
+        for member in asked {
+            let now = present.get(member);
+            let earlier = open.get(member).into_iter().flatten().filter(|open| now.is_none_or(|now| open.generation < *now));
+            earlier.for_each(|open| open.link.cut());
+        }
     }
 
     /// The members with a link.
@@ -73,13 +70,13 @@ impl OpenLinks {
     }
 
     /// Tells when something changes.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
     /// Says that something has changed.
     pub fn raise(&self) {
-        self.changes.send_modify(|count| *count += 1);
+        self.changes.send_replace(());
     }
 
     /// Waits until the agent of a member is connected.

@@ -1,20 +1,27 @@
 //! What agents of clusters ask the listener of links, which serves nothing else. The messages are in libs/link; agents are known by the
 //! certificates of the links' authority, which TLS has verified.
 
+use std::time::Duration;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use drover_link::carry::Link;
 use drover_link::keys::Shown;
-use drover_link::wire::{ENROL, Enrolment, Issued, LINK, RENEW, Renewal};
+use drover_link::wire::{ENROL, Enrolment, Issued, LINK, PROTOCOL, RENEW, Renewal};
+use drover_service::tunnel::switched;
 use drover_service::{BodyLimit, Json, Problem, codes};
+use http::StatusCode;
+use tower_http::timeout::TimeoutLayer;
 
-use super::links::switched;
 use crate::app::{App, Joined};
 
 /// Larger than any request.
 const BODY: usize = 16 << 10;
+
+/// How long a request may take: longer than an agent waits for an operator. Nobody holds a connection with a body that never ends.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// What a connection has shown; none for an agent that has no certificate yet.
 pub type Agent = Extension<Option<Shown>>;
@@ -27,6 +34,7 @@ pub fn router(app: App) -> Router {
         .route(LINK, get(link))
         .fallback(|| async { codes::NOT_FOUND.problem("here are only the links of clusters") })
         .layer(Extension(BodyLimit(BODY)))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))
         .with_state(app)
 }
 
@@ -49,7 +57,7 @@ async fn link(state: State<App>, agent: Agent, mut request: Request) -> Result<R
             Err(error) => tracing::debug!(%error, "an agent went away before its link began"),
         }
     });
-    Ok(switched())
+    Ok(switched(PROTOCOL))
 }
 
 async fn carry(app: App, joined: Joined, connection: hyper::upgrade::Upgraded) {
@@ -61,7 +69,7 @@ async fn carry(app: App, joined: Joined, connection: hyper::upgrade::Upgraded) {
     app.links.add(member, generation, link.clone());
     tracing::info!(cluster.id = %member, "the agent of a cluster is connected");
     // It may have been revoked between its acceptance and now.
-    if let Err(error) = app.end_earlier_links().await {
+    if let Err(error) = app.end_earlier_links(&[member]).await {
         tracing::warn!(%error, "it cannot be checked whether links are still accepted");
     }
     if tokio::time::timeout(left, link.over()).await.is_err() {

@@ -1,13 +1,13 @@
 //! Links of clusters: what operators do with them, and the way through them for other services.
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use drover_api::links::{InvitationOrder, LinkAcceptance, LinkInvitation, LinkState};
 use drover_link::wire::PROTOCOL;
 use drover_scheduling::MemberKey;
+use drover_service::tunnel::switched;
 use drover_service::{DryRun, Json, Path, Problem, Query, codes};
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use hyper_util::rt::TokioIo;
 
 use crate::app::App;
@@ -80,14 +80,5 @@ pub async fn stream(state: State<App>, path: Path<String>, mut request: Request)
             let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(caller), &mut member).await;
         }
     });
-    Ok(switched())
-}
-
-/// The answer after which the connection is a stream.
-pub fn switched() -> Response {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    answer.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(PROTOCOL));
-    answer
+    Ok(switched(PROTOCOL))
 }

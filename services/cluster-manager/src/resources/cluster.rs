@@ -16,12 +16,8 @@ pub struct ClusterSpec {
     pub git_ops: GitOps,
     /// Drover cannot reach the cluster: its agent (`drover-link`) connects to Drover, and the cluster is reached through that connection and in
     /// no other way. Cannot be changed.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub link: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// EMCO's GitOps settings.

@@ -14,9 +14,9 @@ use tower_http::add_extension::AddExtension;
 use crate::app::{App, Authority, OpenLinks};
 use crate::http::link_agents;
 
-/// Another process may have revoked an agent, or removed its cluster.
+/// A cluster that was removed has no row any more, and another process may have revoked an agent.
 const CHECK: Duration = Duration::from_secs(1);
-/// Connections of one address: many clusters may be behind one NAT.
+/// Connections of one address that are not links yet: many clusters may be behind one NAT.
 const PER_ADDRESS: usize = 1024;
 
 /// Breaks all links when the listener ends: agents are to look for the next process.
@@ -24,7 +24,7 @@ struct Ending(OpenLinks);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.keep(&HashMap::new());
+        self.0.keep(&self.0.members(), &HashMap::new());
     }
 }
 
@@ -69,7 +69,7 @@ pub async fn listen(app: App, listener: TcpListener, authority: Authority, commo
 pub async fn check(app: App, task: TaskHandle) {
     loop {
         task.active();
-        if let Err(error) = app.end_earlier_links().await {
+        if let Err(error) = app.end_earlier_links(&app.links.members()).await {
             tracing::warn!(%error, "it cannot be checked whether links are still accepted");
         }
         tokio::time::sleep(CHECK).await;

@@ -67,7 +67,7 @@ pub async fn run(app: App, member: Registered, task: TaskHandle) {
         app.fleet.publish_aged(&key);
         tokio::select! {
             () = tokio::time::sleep(backoff(failures + 1, LONGEST_BACKOFF)) => {}
-            () = app.links.connected(member.id), if !app.links.has(member.id) => {}
+            () = app.links.connected(member.id), if member.linked && !app.links.has(member.id) => {}
         }
     }
 }

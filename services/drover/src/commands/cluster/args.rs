@@ -39,7 +39,8 @@ pub enum ClusterCommand {
         /// Kubeconfig with certificates and tokens inline.
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
-        /// Replace it although the cluster does not answer, refuses the credential, or is another Kubernetes cluster than before.
+        /// Replace it although the cluster does not answer, refuses the credential, or is another Kubernetes cluster than before. A cluster that
+        /// is reached through its agent is not checked.
         #[arg(long)]
         force: bool,
     },

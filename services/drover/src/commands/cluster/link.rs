@@ -23,9 +23,9 @@ Examples:
 
 The invitation holds a token that one agent can use. Made again, it replaces the earlier one.")]
 pub struct InviteArgs {
-    /// Name.
+    /// Name of the cluster.
     name: String,
-    /// Provider.
+    /// Provider of the cluster.
     #[arg(long)]
     provider: String,
     /// Kubeconfig with certificates and tokens inline, as for `drover cluster add`; its server is not connected to but may be an address that
@@ -33,10 +33,10 @@ pub struct InviteArgs {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Label; may be repeated.
-    #[arg(long = "label", value_name = "LABEL")]
+    #[arg(long = "label", value_name = "LABEL", requires = "kubeconfig")]
     labels: Vec<String>,
     /// Priority of the provider, 1 (filled first) to 10 [default: as it is; 10 for a new provider].
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=10))]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=10), requires = "kubeconfig")]
     priority: Option<u8>,
     /// For how many hours the invitation can be used, 1 to 720.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=720))]
@@ -102,7 +102,7 @@ pub async fn revoke(session: &Session, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The path of a cluster's link, and the cluster's name. A cluster that placement does not know yet is asked for by the name alone.
+/// The path of a cluster's link, and the cluster's name. With `provider/name`, also of a cluster that placement does not know yet.
 async fn link_of(session: &Session, name: &str) -> Result<(String, String)> {
     let (provider, cluster) = match name.split_once('/') {
         Some((provider, cluster)) => (provider.to_owned(), cluster.to_owned()),
@@ -132,8 +132,12 @@ fn told(name: &str, state: &LinkState) -> String {
             let until = state.invitation_expires.as_deref().unwrap_or("unknown");
             format!("no agent has asked yet; the invitation of {name} can be used until {until}")
         }
-        LinkPhase::Revoked => format!("the access of the agent of {name} was taken back; `drover cluster invite {name}` lets one in again"),
-        LinkPhase::NotInvited => format!("no agent is invited for {name}; `drover cluster invite {name}` makes an invitation"),
+        LinkPhase::Revoked => format!(
+            "the access of the agent of {name} was taken back; `drover cluster invite {name} --provider PROVIDER` lets one in again"
+        ),
+        LinkPhase::NotInvited => {
+            format!("no agent is invited for {name}; `drover cluster invite {name} --provider PROVIDER` makes an invitation")
+        }
     }
 }
 
