@@ -101,7 +101,7 @@ impl Gateways {
     /// Tells that routes which are gone are not carried any more.
     fn forget(&self) {
         for key in self.reports().snapshot().into_keys() {
-            if !self.tables().keys().any(|id| id.to_string() == key) {
+            if key.parse().is_ok_and(|id: Uuid| !self.tables().contains_key(&id)) {
                 self.reports().publish(key, None);
             }
         }

@@ -20,16 +20,20 @@ pub async fn seal_all(store: &Store) -> StoreResult<()> {
     BUNDLES.seal_all(store, None).await.map(drop)
 }
 
-/// Stores objects under their digest, and whether they export Services; does nothing if the digest is stored.
+/// Stores objects under their digest, and whether they export Services. Of a digest that is stored only the latter changes: an earlier version
+/// did not know it.
 pub async fn put(store: &Store, digest: &str, objects: &[Value], exports: bool) -> StoreResult<()> {
     let plain = serde_json::to_vec(objects).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let sealed = store.key()?.seal(BUNDLES.place(digest), &plain);
-    sqlx::query("insert into bundle (digest, sealed, exports) values ($1, $2, $3) on conflict (digest) do nothing")
-        .bind(digest)
-        .bind(sealed)
-        .bind(exports)
-        .execute(store.pool())
-        .await?;
+    sqlx::query(
+        "insert into bundle (digest, sealed, exports) values ($1, $2, $3)
+         on conflict (digest) do update set exports = excluded.exports where bundle.exports <> excluded.exports",
+    )
+    .bind(digest)
+    .bind(sealed)
+    .bind(exports)
+    .execute(store.pool())
+    .await?;
     Ok(())
 }
 

@@ -10,16 +10,17 @@
 use std::collections::BTreeSet;
 
 use drover_api::traffic::PortEndpoints;
-use drover_members::{Member, MemberError, ObjectId, labels};
+use drover_members::{DEADLINE, Member, MemberError, ObjectId, labels};
 use drover_scheduling::MemberKey;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Worker;
 use super::binding_state::BindingState;
 use super::endpoints::MANAGED_BY;
-use super::names::{Whose, has_name, slices};
+use super::names::{Copies, Whose, has_name, slices};
 use crate::app::Error;
 use crate::store;
 use crate::store::bundles::is_export;
@@ -96,19 +97,25 @@ impl Export {
 
 impl Worker {
     /// The objects by which this member imports what the app of a stand-in exports.
-    pub(super) async fn imports(&self, member: &Member, bound: &BindingState, bundle: &[Value]) -> Result<Vec<Value>, Error> {
+    pub(super) async fn imports(
+        &self,
+        member: &Member,
+        bound: &BindingState,
+        (here, elsewhere): (&Copies, &Copies),
+        bundle: &[Value],
+    ) -> Result<Vec<Value>, Error> {
         let mut objects = Vec::new();
         for export in Export::all(bundle, &bound.row.desired.namespace) {
             let Ok(service) = &export.service else { continue };
             let Holder::Own { occupied: false, .. } = self.holder(member, bound, &export).await? else { continue };
-            let addresses = self.addresses(member, bound, &export).await?;
+            let addresses = self.addresses(member, bound, here, &export).await?;
             objects.push(import(&export.import(), service, &addresses));
-            for (copy, source) in self.all_copies(bound).await? {
+            for (copy, source) in here.iter().chain(elsewhere) {
                 let published = self.app.endpoints.get(&copy.to_string());
                 let ports = published.iter().flat_map(|copy| &copy.ports);
                 let of_service = ports.filter(|port| port.service == export.id.name && port.namespace == export.id.namespace);
                 let ports: Vec<&PortEndpoints> = of_service.filter(|port| !port.pods.is_empty()).collect();
-                let source = cluster_label(&source);
+                let source = cluster_label(source);
                 let marks = json!({SERVICE: export.id.name, SOURCE: source, MANAGED_BY: labels::FIELD_MANAGER});
                 let name = format!("{}-from-{source}", export.id.name);
                 objects.extend(slices(&export.id.namespace, &name, &marks, ports.into_iter()));
@@ -120,7 +127,9 @@ impl Worker {
     /// Tells in the statuses what was found. False: something is not as it will be, so it is to be looked at again.
     pub(super) async fn tell_exports(&self, member: &Member, id: Uuid, bundle: &[Value]) -> Result<bool, Error> {
         let bound = &self.bindings[&id];
-        let (here, _) = self.copies(bound).await?;
+        let (here, elsewhere) = self.copies(bound).await?;
+        let sources: BTreeSet<String> = here.iter().chain(&elsewhere).map(|(_, source)| cluster_label(source)).collect();
+        let clusters: Vec<Value> = sources.into_iter().map(|source| json!({"cluster": source})).collect();
         let mut complete = true;
         for export in Export::all(bundle, &bound.row.desired.namespace) {
             let holder = self.holder(member, bound, &export).await?;
@@ -131,10 +140,8 @@ impl Worker {
                 let awaited = needs_address && self.whose(bound, &here, &export.service_id()) != Whose::Others;
                 complete &= !occupied && (has_address || !awaited);
                 if let Some(import) = import {
-                    let sources: BTreeSet<String> = self.all_copies(bound).await?.iter().map(|(_, source)| cluster_label(source)).collect();
-                    let clusters: Vec<Value> = sources.into_iter().map(|source| json!({"cluster": source})).collect();
                     if import["status"]["clusters"] != json!(clusters) {
-                        self.set_status(member, &export.import(), json!({"clusters": clusters})).await?;
+                        complete &= self.set_status(member, &export.import(), json!({"clusters": clusters})).await?;
                     }
                 }
             }
@@ -144,20 +151,24 @@ impl Worker {
             let Some(found) = readable(member, &export.id).await? else { continue };
             let conditions = conditions(&found, &export, &holder);
             if found["status"]["conditions"] != json!(conditions) {
-                self.set_status(member, &export.id, json!({"conditions": conditions})).await?;
+                complete &= self.set_status(member, &export.id, json!({"conditions": conditions})).await?;
             }
         }
         Ok(complete)
     }
 
-    /// Writes a status. One that cannot be written does not keep the names from being right.
-    async fn set_status(&self, member: &Member, id: &ObjectId, status: Value) -> Result<(), Error> {
+    /// Writes a status; false: it could not be written, and is tried again. The names are right all the same.
+    async fn set_status(&self, member: &Member, id: &ObjectId, status: Value) -> Result<bool, Error> {
         let params = PatchParams { field_manager: Some(labels::FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"status": status}));
-        if let Err(error) = member.api(id).await?.patch_status(&id.name, &params, &patch).await {
-            tracing::warn!(cluster.id = %self.key, object = %id, %error, "the status of a multi-cluster Service cannot be written");
+        let api = member.api(id).await?;
+        match timeout(DEADLINE, api.patch_status(&id.name, &params, &patch)).await {
+            Ok(Ok(_)) => Ok(true),
+            failed => {
+                tracing::warn!(cluster.id = %self.key, object = %id, ?failed, "the status of a multi-cluster Service cannot be written");
+                Ok(false)
+            }
         }
-        Ok(())
     }
 
     async fn holder(&self, member: &Member, bound: &BindingState, export: &Export) -> Result<Holder, Error> {
@@ -187,9 +198,8 @@ impl Worker {
     }
 
     /// The cluster IPs that the Service has in this member, if it is the app's.
-    async fn addresses(&self, member: &Member, bound: &BindingState, export: &Export) -> Result<Vec<String>, Error> {
+    async fn addresses(&self, member: &Member, bound: &BindingState, here: &Copies, export: &Export) -> Result<Vec<String>, Error> {
         let id = export.service_id();
-        let (here, _) = self.copies(bound).await?;
         let is_own = |binding: Uuid| binding == bound.id() || here.iter().any(|(copy, _)| *copy == binding);
         if !self.view.object(&id).is_some_and(|seen| is_own(seen.binding)) {
             return Ok(Vec::new());
@@ -198,12 +208,6 @@ impl Worker {
         let all = spec["clusterIPs"].as_array().cloned().unwrap_or_else(|| vec![spec["clusterIP"].clone()]);
         let addresses = all.iter().filter_map(Value::as_str).filter(|address| *address != "None" && !address.is_empty());
         Ok(addresses.map(str::to_owned).collect())
-    }
-
-    /// The copies of a stand-in's app in all members.
-    async fn all_copies(&self, bound: &BindingState) -> Result<Vec<(Uuid, MemberKey)>, Error> {
-        let (here, elsewhere) = self.copies(bound).await?;
-        Ok(here.into_iter().chain(elsewhere).collect())
     }
 }
 
@@ -266,11 +270,13 @@ fn conditions(found: &Value, export: &Export, holder: &Holder) -> Vec<Value> {
     [condition("Valid", valid), condition("Conflict", conflict)].into_iter().chain(others).collect()
 }
 
-/// A member's name as it is allowed in labels and names: `PROVIDER-CLUSTER`, or with a hash in place of what is not allowed.
+/// A member's name as it is allowed in labels and names: `PROVIDER-CLUSTER`, or a hash where that is not allowed, or would be the name of
+/// another member too.
 fn cluster_label(member: &MemberKey) -> String {
     let plain = format!("{}-{}", member.provider(), member.cluster());
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if plain.len() <= LABEL && plain.bytes().all(fits) && !plain.starts_with('-') && !plain.ends_with('-') {
+    let unique = !member.provider().contains('-');
+    if unique && plain.len() <= LABEL && plain.bytes().all(fits) && !plain.starts_with('-') && !plain.ends_with('-') {
         return plain;
     }
     format!("cluster-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, member.0.as_bytes()).simple())
@@ -326,7 +332,7 @@ mod tests {
     fn members_are_named_as_labels_allow_it() {
         assert_eq!(cluster_label(&MemberKey::new("onprem", "private-a")), "onprem-private-a");
         for (provider, cluster) in
-            [("On", "a"), ("on", "a.b"), ("on", "a_b"), ("-", "-"), (&"x".repeat(40) as &str, &"y".repeat(40) as &str)]
+            [("On", "a"), ("on", "a.b"), ("on", "a_b"), ("-", "-"), ("eu-west", "1"), (&"x".repeat(40) as &str, &"y".repeat(40) as &str)]
         {
             let label = cluster_label(&MemberKey::new(provider, cluster));
             assert!(label.starts_with("cluster-") && label.len() <= LABEL, "{label}");

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const ENDPOINTS: usize = 1_000;
 
 /// Copies with their members.
-type Copies = Vec<(Uuid, MemberKey)>;
+pub(super) type Copies = Vec<(Uuid, MemberKey)>;
 
 /// Whose a Service is, as a stand-in sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,17 +47,17 @@ pub(super) enum Whose {
 impl Worker {
     /// Whether it is known where a stand-in leads to. After a start of the service it is not, so what is there stays.
     pub(super) async fn knows_endpoints(&self, bound: &BindingState) -> Result<bool, Error> {
-        let (near, far) = self.ports(bound).await?;
         let (here, elsewhere) = self.copies(bound).await?;
+        let (near, far) = (self.ports(&here), self.ports(&elsewhere));
         let near_is_known = here.is_empty() || !near.is_empty() || self.app.lists_endpoints(&self.key);
         Ok(near_is_known && (!far.is_empty() || elsewhere.iter().all(|(_, member)| self.app.lists_endpoints(member))))
     }
 
     /// The objects of a stand-in.
     pub(super) async fn names(&self, member: &Member, bound: &BindingState, bundle: Vec<Value>) -> Result<Vec<Value>, Error> {
-        let (near, far) = self.ports(bound).await?;
-        let here = self.copies(bound).await?.0;
-        let mut objects = self.imports(member, bound, &bundle).await?;
+        let (here, elsewhere) = self.copies(bound).await?;
+        let (near, far) = (self.ports(&here), self.ports(&elsewhere));
+        let mut objects = self.imports(member, bound, (&here, &elsewhere), &bundle).await?;
         for service in bundle.into_iter().filter(has_name) {
             let name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let own = service["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
@@ -91,13 +91,9 @@ impl Worker {
     }
 
     /// The ports with ready endpoints of these copies.
-    async fn ports(&self, bound: &BindingState) -> Result<(Vec<PortEndpoints>, Vec<PortEndpoints>), Error> {
-        let (here, elsewhere) = self.copies(bound).await?;
-        let of = |copies: Copies| {
-            let published = copies.into_iter().filter_map(|(id, _)| self.app.endpoints.get(&id.to_string()));
-            published.flat_map(|copy| copy.ports.clone()).filter(|port| !port.pods.is_empty()).collect()
-        };
-        Ok((of(here), of(elsewhere)))
+    fn ports(&self, copies: &Copies) -> Vec<PortEndpoints> {
+        let published = copies.iter().filter_map(|(id, _)| self.app.endpoints.get(&id.to_string()));
+        published.flat_map(|copy| copy.ports.clone()).filter(|port| !port.pods.is_empty()).collect()
     }
 
     pub(super) fn whose(&self, bound: &BindingState, here: &Copies, service: &ObjectId) -> Whose {
