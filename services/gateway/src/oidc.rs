@@ -253,18 +253,26 @@ impl Provider {
         if let Some((_, published)) = memory.known.as_ref().filter(|(read, _)| read.elapsed() < fresh) {
             return Ok(Arc::clone(published));
         }
+        let mut failed = None;
         if memory.unanswered.is_none_or(|asked| asked.elapsed() >= ASK_AGAIN_AFTER) {
             // Noted before it is asked: who asks may give up waiting, and the next one must not begin to wait again.
             memory.unanswered = Some(Instant::now());
-            if let Ok(published) = self.ask().await {
-                let published = Arc::new(published);
-                *memory = Memory { known: Some((Instant::now(), Arc::clone(&published))), unanswered: None };
-                return Ok(published);
+            match self.ask().await {
+                Ok(published) => {
+                    let published = Arc::new(published);
+                    *memory = Memory { known: Some((Instant::now(), Arc::clone(&published))), unanswered: None };
+                    return Ok(published);
+                }
+                Err(problem) => {
+                    // Again: it may have taken longer than the pause to fail.
+                    memory.unanswered = Some(Instant::now());
+                    failed = Some(problem);
+                }
             }
         }
         match &memory.known {
             Some((read, published)) if !again && read.elapsed() < BELIEVED_FOR => Ok(Arc::clone(published)),
-            _ => Err(codes::PEER_UNAVAILABLE.problem("The identity provider does not answer as it should at the moment; try again")),
+            _ => Err(failed.unwrap_or_else(silent)),
         }
     }
 
@@ -298,6 +306,10 @@ fn is_private(url: &Url) -> bool {
 
 fn unavailable(error: reqwest::Error) -> Problem {
     tracing::warn!(error = %drover_service::problem::chain(&error), "the identity provider does not answer");
+    silent()
+}
+
+fn silent() -> Problem {
     codes::PEER_UNAVAILABLE.problem("The identity provider does not answer at the moment; try again")
 }
 

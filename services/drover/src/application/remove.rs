@@ -42,8 +42,15 @@ pub async fn remove_cloud(session: &Session, application: &Application, cloud: &
     let cloud = format!("{}/logical-clouds/{}", application.project, segment(cloud));
     if session.client.find(&cloud).await?.is_some() {
         match session.client.post(&format!("{cloud}/terminate"), None).await {
-            Err(error) if hub::code(&error) != Some("wrong_state") => return Err(error),
-            _ => {}
+            Err(error) if hub::code(&error) == Some("wrong_state") => {
+                // It is not instantiated, or another application has come to use it: that one needs its clusters.
+                let status = session.client.find(&format!("{cloud}/status")).await?;
+                if status.is_some_and(|status| status["deployedStatus"] == "Instantiated") {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
         }
         for reference in names(session, &format!("{cloud}/cluster-references")).await? {
             session.client.delete(&format!("{cloud}/cluster-references/{}", segment(&reference))).await?;

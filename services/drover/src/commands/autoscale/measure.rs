@@ -88,6 +88,9 @@ pub async fn run(args: &MeasureArgs, format: Format) -> Result<()> {
         args.timeout > 0.0 && args.during >= 1.0 && args.start > 0.0 && args.highest >= args.start,
         "--timeout, --during, --start and --highest must be above 0, --during 1 or more, and --highest no less than --start"
     );
+    ensure!(args.timeout <= 3_600.0 && args.during <= 3_600.0, "--timeout and --during are at most 3600 s");
+    // Before minutes are spent on what could not be written.
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let client = args.place.client().await?;
     let target = Target::of(&client, args).await?;
     let before = target.replicas().await?;
@@ -97,11 +100,10 @@ pub async fn run(args: &MeasureArgs, format: Format) -> Result<()> {
     };
     target.set(before).await.with_context(|| format!("the Deployment had {before} replicas before, and could not be set to them again"))?;
     let (points, delay) = measured?;
-    let capacity = Capacity::fit(&points)?;
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let file = args.out.join("capacity.csv");
     let rows: String = points.iter().map(|(pods, rate)| format!("{pods},{rate:.1}\n")).collect();
     std::fs::write(&file, format!("pods,requests per second\n{rows}")).with_context(|| format!("cannot write {}", file.display()))?;
+    let capacity = Capacity::fit(&points)?;
     let most = pods.last().copied().unwrap_or(1);
     let options = format!("--capacity {} --delay {delay} --timeout {} --max-pods {most}", file.display(), args.timeout);
     let result = Measured { points, capacity, delay, timeout: args.timeout, options };

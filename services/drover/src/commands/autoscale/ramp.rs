@@ -34,16 +34,11 @@ impl Ramp {
 
     /// Takes in whether a rate was served.
     pub fn tried(&mut self, rate: f64, served: bool) {
+        // No rate is tried that is not between those two.
         if served {
-            self.served = Some(self.served.map_or(rate, |before| before.max(rate)));
+            self.served = Some(rate);
         } else {
-            self.too_high = Some(self.too_high.map_or(rate, |before| before.min(rate)));
-        }
-        // Measurements contradict each other now and then: the later one counts.
-        if let (Some(low), Some(high)) = (self.served, self.too_high)
-            && low >= high
-        {
-            if served { self.too_high = None } else { self.served = None }
+            self.too_high = Some(rate);
         }
     }
 
