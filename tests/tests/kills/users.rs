@@ -111,6 +111,7 @@ pub async fn behind_a_gateway() {
         .journeys(case::of_moves(&["orchestrator"]), 1, async |made: Made<'_>| {
             let wanted = if made.home.name == at.name { [100, 0] } else { [0, 100] };
             gateways::weigh(&at, &wanted).await;
+            assert!(!watch.task.is_finished(), "the watch has ended");
             let wrong = watch.wrong.lock().unwrap();
             if wrong.is_empty() { Ok(()) } else { Err(format!("no backend got requests: {wrong:?}")) }
         })

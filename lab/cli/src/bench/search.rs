@@ -58,7 +58,7 @@ impl Searched {
     fn moves_beyond(&self, other: &Self) -> f64 {
         let both = self.moves.iter().zip(&other.moves).filter_map(|(mine, others)| Some((mine.as_ref()?, others.as_ref()?)));
         let (mine, others) = both.fold((0, 0), |(mine, others), (one, other)| (mine + one, others + other));
-        mine as f64 / others as f64
+        if others == 0 { 1.0 } else { mine as f64 / others as f64 }
     }
 }
 

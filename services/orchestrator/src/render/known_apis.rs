@@ -1,4 +1,4 @@
-//! What every cluster serves and helm does not know without asking one. helm knows most groups and no kinds: a chart that asks for
+//! What every cluster serves, as far as charts ask for it, and helm does not know without asking a cluster. helm knows most groups and no kinds: a chart that asks for
 //! `policy/v1/PodDisruptionBudget` falls back to a version that is gone.
 
 /// Stable kinds, by group and version.
@@ -24,5 +24,7 @@ const KINDS: [(&str, &[&str]); 17] = [
 
 /// The groups and the kinds, as helm's option `--api-versions` takes them.
 pub(super) fn more_apis() -> impl Iterator<Item = String> {
-    KINDS.iter().flat_map(|(group, kinds)| [(*group).to_owned()].into_iter().chain(kinds.iter().map(move |kind| format!("{group}/{kind}"))))
+    KINDS
+        .iter()
+        .flat_map(|(group, kinds)| std::iter::once((*group).to_owned()).chain(kinds.iter().map(move |kind| format!("{group}/{kind}"))))
 }
