@@ -139,10 +139,10 @@ impl Worker {
                 // An address comes with the Service, which may be that of a copy that is just being applied. Another app's gives none.
                 let awaited = needs_address && self.whose(bound, &here, &export.service_id()) != Whose::Others;
                 complete &= !occupied && (has_address || !awaited);
-                if let Some(import) = import {
-                    if import["status"]["clusters"] != json!(clusters) {
-                        complete &= self.set_status(member, &export.import(), json!({"clusters": clusters})).await?;
-                    }
+                if let Some(import) = import
+                    && import["status"]["clusters"] != json!(clusters)
+                {
+                    complete &= self.set_status(member, &export.import(), json!({"clusters": clusters})).await?;
                 }
             }
             if here.is_empty() || matches!(holder, Holder::Nobody) {
