@@ -36,7 +36,7 @@ pub fn fleet(size: NodeSize, private: u8, public: u8) -> Ledger {
     for cluster in 0..CLUSTERS.len() {
         let labels = Allowed::ALL.map(Allowed).filter(|allowed| allowed.contains(cluster)).map(Allowed::label).collect();
         let priority = if cluster < PRIVATE { private } else { public };
-        ledger.set_member(FleetMember { key: key(cluster), priority, labels, state: MemberState::Ready, reason: None, cordoned: None });
+        ledger.set_member(FleetMember { key: key(cluster), priority, labels, state: MemberState::Ready, ..FleetMember::default() });
         ledger.set_capacity(&key(cluster), Some(Arc::new(capacity(size, BTreeMap::new()))));
     }
     ledger

@@ -65,6 +65,9 @@ pub struct ClusterCapacity {
     /// Set while the cluster is closed to new copies of apps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned: Option<drover_scheduling::Cordon>,
+    /// Set for a cluster that is reached through the connection of its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<drover_scheduling::MemberLink>,
     /// The sums over all nodes.
     pub total: Room,
     pub nodes: Vec<NodeRoom>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use drover_scheduling::{Cordon, MemberKey, MemberState};
+use drover_scheduling::{Cordon, MemberKey, MemberLink, MemberState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -28,6 +28,9 @@ pub struct Member {
     /// Set while it is closed to new copies of apps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned: Option<Cordon>,
+    /// Set for a cluster that is reached through the connection of its agent, and in no other way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<MemberLink>,
     /// Number that grows whenever the kubeconfig changes.
     #[serde(alias = "credential_version")]
     pub credential_version: i64,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use drover_scheduling::{AppDecision, Candidate, Verdict};
+use drover_scheduling::{AppDecision, Candidate, MemberLink, Verdict};
 
 use crate::agents::AgentReport;
 use crate::plans::PlanSubject;
@@ -67,6 +67,19 @@ pub fn percent(part: i64, whole: i64) -> Option<i64> {
     // In 128 bits: a hundred times the bytes of a large fleet does not fit 64.
     let (part, whole) = (i128::from(part), i128::from(whole));
     (whole > 0).then(|| i64::try_from((part * 100 + whole / 2).div_euclid(whole)).unwrap_or(i64::MAX))
+}
+
+/// How the agent of a linked cluster is, in a few words.
+pub fn link(link: &MemberLink) -> String {
+    let Some(since) = &link.connected_since else { return "not connected".to_owned() };
+    let version = link.version.as_ref().map(|version| format!(", drover-link {version}")).unwrap_or_default();
+    let until = link.certificate_expires.as_ref().map(|until| format!(", certificate until {}", seconds(until))).unwrap_or_default();
+    format!("connected since {}{version}{until}", seconds(since))
+}
+
+/// A time in RFC 3339 without fractions of a second.
+fn seconds(time: &str) -> String {
+    time.split_once('.').map_or_else(|| time.to_owned(), |(whole, _)| format!("{whole}Z"))
 }
 
 /// A report that is older than this many seconds is shown with its age, and nothing is decided by it.

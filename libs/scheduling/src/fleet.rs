@@ -51,6 +51,25 @@ pub struct FleetMember {
     /// Set while the member is closed to new copies; what runs there is not affected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned: Option<Cordon>,
+    /// Set for a member that is reached through the connection of its agent, and in no other way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<MemberLink>,
+}
+
+/// How the agent of a linked member (`drover-link`) is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct MemberLink {
+    /// Since when the agent has been connected, RFC 3339; absent while it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_since: Option<String>,
+    /// Until when the certificate of its connection is valid, RFC 3339. It is renewed after two thirds of its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires: Option<String>,
+    /// Version of the agent that is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Since when, and why, a member is closed to new copies of apps.

@@ -63,7 +63,9 @@ pub use cel::{Expression, ExpressionError, parse_expression, validate_expression
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, GroupDecision, Outcome, Placement, Verdict};
 pub use demand::{Demand, NodeRequirement, Operator, PodGroup, PodsOnNode, Toleration};
 pub use fit::{Ask, Free, pack};
-pub use fleet::{Capacity, Claim, ClaimState, Cordon, Fleet, FleetMember, Images, MemberState, Node, Observed, Taint, pod_network};
+pub use fleet::{
+    Capacity, Claim, ClaimState, Cordon, Fleet, FleetMember, Images, MemberLink, MemberState, Node, Observed, Taint, pod_network,
+};
 pub use identity::{AGENTS_PROJECT, DigRef, MemberKey};
 pub use images::ImageNames;
 pub use interner::Interner;

@@ -10,7 +10,7 @@ use crate::{MemberRoom, PlacementTerms};
 const LABEL: &str = "reachability=";
 
 /// How the data path reaches the pods of a member. A label of the cluster says it, `reachability=nodePort` for example; without one it is
-/// the pod network.
+/// the pod network, and none for a linked member: a link carries nothing but Drover's requests to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -46,9 +46,13 @@ impl FromStr for Reachability {
 }
 
 impl Reachability {
-    /// The way that the labels of a cluster name; the pod network if they name none.
-    pub fn of(labels: &[String]) -> Self {
-        labels.iter().find_map(|label| label.strip_prefix(LABEL)?.parse().ok()).unwrap_or_default()
+    /// The way to a cluster with these labels, which is reached through its link or directly.
+    pub fn of(labels: &[String], linked: bool) -> Self {
+        Self::named(labels).unwrap_or(if linked { Self::None } else { Self::PodNetwork })
+    }
+
+    fn named(labels: &[String]) -> Option<Self> {
+        labels.iter().find_map(|label| label.strip_prefix(LABEL)?.parse().ok())
     }
 
     /// Checks a label that is to be given to a cluster.
@@ -65,7 +69,8 @@ pub(crate) fn out_of_reach(terms: &PlacementTerms, room: &MemberRoom) -> Option<
     if terms.reached_by.is_empty() {
         return None;
     }
-    let way = Reachability::of(&room.member.as_ref()?.labels);
+    let member = room.member.as_ref()?;
+    let way = Reachability::of(&member.labels, member.link.is_some());
     Some(way).filter(|way| !terms.reached_by.contains(way))
 }
 
@@ -80,6 +85,10 @@ pub(crate) fn why_out_of_reach(terms: &PlacementTerms, room: &MemberRoom) -> &'s
             "users' traffic reaches its pods only by load balancers (label reachability=loadBalancer), and the Service of the app's route \
              has none; type LoadBalancer gives it one"
         }
+        _ if room.member.as_ref().is_some_and(|member| Reachability::named(&member.labels).is_none()) => {
+            "users' traffic does not reach its pods, and the app has a route: its link carries only Drover's requests to its API server; a \
+             label of the cluster says how else its pods are reached (reachability=podNetwork, nodePort or loadBalancer)"
+        }
         _ => "users' traffic does not reach its pods (label reachability=none), and the app has a route",
     }
 }
@@ -91,8 +100,12 @@ mod tests {
     #[test]
     fn labels_name_the_way_and_only_known_ones_are_accepted() {
         let labels = |label: &str| vec!["zone=a".to_owned(), label.to_owned()];
-        assert_eq!(Reachability::of(&labels("reachability=nodePort")), Reachability::NodePort);
-        assert_eq!(Reachability::of(&labels("gpu")), Reachability::PodNetwork);
+        for linked in [false, true] {
+            assert_eq!(Reachability::of(&labels("reachability=nodePort"), linked), Reachability::NodePort);
+            assert_eq!(Reachability::of(&labels("reachability=podNetwork"), linked), Reachability::PodNetwork);
+        }
+        assert_eq!(Reachability::of(&labels("gpu"), false), Reachability::PodNetwork);
+        assert_eq!(Reachability::of(&labels("gpu"), true), Reachability::None, "a link carries no traffic of users");
         assert!(Reachability::check("reachability=loadBalancer").is_ok() && Reachability::check("zone=a").is_ok());
         assert_eq!(Reachability::check("reachability=vpn"), Err(UnknownReachability));
     }

@@ -16,7 +16,7 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
         "CordonOrder" | "MemberCredential" | "UserKubeconfig" | "UserOrder" | "UserState" => "members",
         "Operation" | "OperationList" | "OperationState" => "operations",
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" | "ReliefList" => "plans",
-        "Cordon" | "Decision" | "DecisionRequest" => "scheduling",
+        "Cordon" | "Decision" | "MemberLink" | "DecisionRequest" => "scheduling",
         "Problem" => return Ok("drover_api::problem::ProblemDocument".to_owned()),
         _ => bail!("no type of libs/api is known for the schema {schema}: add it in xtask/src/clients/types.rs"),
     };

@@ -148,6 +148,7 @@ mod tests {
             state: MemberState::Ready,
             reason: None,
             cordoned: None,
+            link: None,
             total: Room { allocatable: amounts(cpu), requested: amounts(requested), free: amounts(cpu - requested), ..Room::default() },
             nodes: Vec::new(),
             apps: apps.iter().map(room).collect(),

@@ -102,8 +102,7 @@ impl Market {
                 priority: PROVIDERS[self.provider[at]].priority,
                 labels: self.labels[at].clone(),
                 state: MemberState::Ready,
-                reason: None,
-                cordoned: None,
+                ..FleetMember::default()
             });
             ledger.set_capacity(key, Some(Arc::new(capacity(BTreeMap::new()))));
         }

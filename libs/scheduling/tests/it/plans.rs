@@ -240,6 +240,34 @@ fn exclusion_code_names_each_reason_against_a_move() {
 }
 
 #[test]
+fn routes_need_another_way_to_a_linked_member_than_its_link() {
+    let both = ["onprem+a", "aws+c"];
+    let fleet = |labels: &[&str]| {
+        let fleet =
+            TestFleet::default().member("onprem+a", 1, &[1000]).member("aws+c", 5, &[4000]).running("app1", "onprem+a", 1000, &both);
+        let fleet = fleet.change_request("app1", |r| r.terms.reached_by = vec![Reachability::PodNetwork]);
+        fleet.change_member("aws+c", |m| {
+            m.link = Some(MemberLink::default());
+            m.labels.extend(labels.iter().map(|label| (*label).to_owned()));
+        })
+    };
+    let why = "its link carries only Drover's requests to its API server";
+    let stays = infeasible(fleet(&[]).plan(bound(500)));
+    let refused = stays.candidates.iter().find(|c| c.app == "app1").and_then(|c| c.why_not.as_ref()).unwrap();
+    assert_eq!(refused.code, "out_of_reach");
+    assert!(refused.detail.contains("aws+c") && refused.detail.contains(why), "{}", refused.detail);
+    let named = infeasible(fleet(&["reachability=none"]).plan(bound(500)));
+    assert!(!format!("{named:?}").contains(why), "the label says it");
+    assert_eq!(moves(&feasible(fleet(&["reachability=podNetwork"]).plan(bound(500)))), ["app1>aws+c"]);
+
+    let mut newcomer = app("new", demand(1, 100), any_of(&["aws+c"]));
+    newcomer.terms.reached_by = vec![Reachability::PodNetwork];
+    let told = format!("{:?}", infeasible(fleet(&[]).plan(vec![newcomer.clone()])));
+    assert!(told.contains(why), "{told}");
+    assert!(feasible(fleet(&["reachability=podNetwork"]).plan(vec![newcomer])).waves.is_empty());
+}
+
+#[test]
 fn leaving_claim_counts_as_gone_and_is_no_candidate() {
     let fleet = TestFleet::default().member("onprem+a", 1, &[1000]).running("old", "onprem+a", 1000, &["onprem+a"]);
     let leaving = fleet.change_claim("old", |c| c.state = ClaimState::Leaving);

@@ -79,7 +79,7 @@ impl TestFleet {
         let nodes = nodes.iter().enumerate().map(|(i, cpu)| node(&format!("n{}", i + 1), *cpu)).collect();
         self.fleet.members.insert(
             key(name),
-            FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None, cordoned: None },
+            FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None, cordoned: None, link: None },
         );
         self.fleet.capacity.insert(key(name), Arc::new(Capacity { nodes: Arc::new(nodes), ..Capacity::default() }));
         self

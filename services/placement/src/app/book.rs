@@ -178,8 +178,8 @@ impl Book {
 }
 
 fn fleet_member(key: MemberKey, member: Member) -> FleetMember {
-    let Member { priority, labels, state, reason, cordoned, .. } = member;
-    FleetMember { key, priority, labels, state, reason, cordoned }
+    let Member { priority, labels, state, reason, cordoned, link, .. } = member;
+    FleetMember { key, priority, labels, state, reason, cordoned, link }
 }
 
 /// A member that is no longer registered but still has claims.
@@ -191,5 +191,6 @@ fn leaving(key: &MemberKey, known: Option<&FleetMember>) -> FleetMember {
         state: MemberState::Deregistering,
         reason: Some("no longer registered, but applications still have claims there".to_owned()),
         cordoned: None,
+        link: None,
     }
 }

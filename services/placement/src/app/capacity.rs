@@ -60,6 +60,7 @@ fn cluster(book: &Book, room: &MemberRoom) -> ClusterCapacity {
         state: room.member.as_ref().map_or(MemberState::Unknown, |member| member.state),
         reason: room.member.as_ref().and_then(|member| member.reason.clone()),
         cordoned: room.member.as_ref().and_then(|member| member.cordoned.clone()),
+        link: room.member.as_ref().and_then(|member| member.link.clone()),
         total,
         nodes,
         apps,

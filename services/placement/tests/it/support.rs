@@ -65,6 +65,7 @@ pub fn member(key: &str, priority: u8, state: MemberState) -> Member {
         since: None,
         reason: None,
         cordoned: None,
+        link: None,
         credential_version: 1,
     }
 }

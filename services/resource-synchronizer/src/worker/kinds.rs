@@ -97,7 +97,10 @@ impl Worker {
     /// Watches where the data path reaches the pods, in the way that the labels of the member name.
     pub(super) fn watch_endpoints(&mut self, member: &Member) {
         let (app, key) = (self.app.clone(), self.key.clone());
-        let way = Reachability::of(&self.registered.borrow().labels);
+        let way = {
+            let registered = self.registered.borrow();
+            Reachability::of(&registered.labels, registered.link.is_some())
+        };
         let publisher = endpoints::Publisher {
             key: self.key.clone(),
             hub: self.app.endpoints.clone(),

@@ -105,7 +105,8 @@ impl Worker {
     pub(super) async fn changed(&mut self, member: &Member, version: i64, alive: bool) -> Result<(), SessionEnd> {
         let (newest, state, way) = {
             let registered = self.registered.borrow_and_update();
-            (registered.credential_version, registered.state, Reachability::of(&registered.labels))
+            let way = Reachability::of(&registered.labels, registered.link.is_some());
+            (registered.credential_version, registered.state, way)
         };
         if !alive {
             return Err(SessionEnd::Stopped);

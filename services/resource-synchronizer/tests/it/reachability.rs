@@ -1,5 +1,7 @@
 //! Where the data path is told to find the pods of a copy, by the label of its member, on kubesim.
 
+use std::sync::atomic::Ordering;
+
 use drover_api::bindings::Phase;
 use drover_scheduling::MemberState;
 use drover_testkit::eventually;
@@ -66,6 +68,12 @@ async fn pods_are_reached_in_the_way_that_the_label_of_their_member_names() {
     labelled(&stack, &["reachability=none"]);
     reached_at(&stack, <[String]>::is_empty).await;
     labelled(&stack, &[]);
+    reached_at(&stack, |found| found.len() == 2 && found.iter().all(is_pod)).await;
+    // A link carries no traffic of users, so a linked member needs a label.
+    stack.linked.store(true, Ordering::Relaxed);
+    labelled(&stack, &[]);
+    reached_at(&stack, <[String]>::is_empty).await;
+    labelled(&stack, &["reachability=podNetwork"]);
     reached_at(&stack, |found| found.len() == 2 && found.iter().all(is_pod)).await;
 }
 

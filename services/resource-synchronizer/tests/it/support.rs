@@ -1,5 +1,6 @@
 //! A resource-synchronizer with its own database, simulated members, and a cluster-manager that answers what the test sets.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use drover_api::traffic::RouteTable;
 use drover_kubesim::{ClusterSpec, Sim};
 use drover_members::Clients;
 use drover_resource_synchronizer::assemble;
-use drover_scheduling::{DigRef, MemberKey, MemberState};
+use drover_scheduling::{DigRef, MemberKey, MemberLink, MemberState};
 use drover_service::{Common, FeedHub, Peers};
 use drover_store::SealKey;
 use drover_store::failpoint::Failpoints;
@@ -42,6 +43,8 @@ pub struct Stack {
     simulated_at: Mutex<String>,
     /// The labels of members that are published from now on.
     pub labels: Mutex<Vec<String>>,
+    /// Whether members that are published from now on are linked.
+    pub linked: AtomicBool,
     cluster_manager: HttpServer,
     clients: Arc<Clients>,
     served: Option<(HttpServer, DropGuard)>,
@@ -77,6 +80,7 @@ impl Stack {
             credential,
             simulated_at: Mutex::default(),
             labels: Mutex::default(),
+            linked: AtomicBool::default(),
             cluster_manager,
             clients,
             served: None,
@@ -148,6 +152,7 @@ impl Stack {
             since: None,
             reason: None,
             cordoned: None,
+            link: self.linked.load(Ordering::Relaxed).then(MemberLink::default),
             credential_version,
         };
         self.members.publish(key.0, Some(member));
