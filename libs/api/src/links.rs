@@ -63,6 +63,12 @@ pub struct LinkState {
     pub certificate_expires: Option<String>,
     /// Whether the agent is connected to this process now.
     pub connected: bool,
+    /// Since when it has been connected, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_since: Option<String>,
+    /// Version of the agent that is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Acceptance of the agent that asks for a certificate.

@@ -8,6 +8,8 @@ pub const HUB: &str = "hub.drover.internal";
 pub const API_SERVER: &str = "api-server:443";
 /// The protocol to which a connection changes that carries streams (`Upgrade`).
 pub const PROTOCOL: &str = "drover-link";
+/// What begins the name that agents give to themselves (`User-Agent`), before their version.
+pub const AGENT: &str = "drover-link/";
 /// Where a certificate is asked for with an invitation.
 pub const ENROL: &str = "/v1/enrol";
 /// Where a certificate is renewed.
@@ -45,9 +47,12 @@ pub struct Renewal {
 }
 
 /// The answer to both.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Issued {
     /// The certificate in PEM. None: no operator has accepted the request yet; ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
+    /// The authority that has signed it, in PEM: the agent believes this one from now on, and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
 }

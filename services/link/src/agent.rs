@@ -3,6 +3,7 @@
 //! A new certificate means a new connection. It is opened before the old one ends, and what runs on the old one goes on until the old
 //! certificate expires.
 
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::Config;
+use crate::drill::Drill;
 use crate::hub::{AskError, Hub};
 use crate::state::{self, Identity, State};
 
@@ -36,38 +38,109 @@ pub async fn run(config: Config) -> Result<()> {
     let known = state.known(config.invitation.as_deref())?;
     let hub = Hub::new(config.hub.clone().unwrap_or(known.hub), &known.authority)?;
     tracing::info!(cluster = known.cluster, api_server, "Drover will be connected to this API server and to nothing else");
-    let identity = match state.identity()? {
-        Some(identity) => identity,
-        None => enrol(&state, &hub, &config).await?,
+    let agent = Agent { state, hub, drill: config.drill.clone() };
+    let identity = match agent.state.identity()? {
+        Some(identity) => {
+            agent.state.settle(&identity)?;
+            identity
+        }
+        None => agent.enrol(config.invitation.as_deref()).await?,
     };
     let (renewed, newest) = watch::channel(identity);
     tokio::select! {
-        never = keep_linked(&hub, newest, &api_server) => never,
-        never = keep_renewed(&state, &hub, &renewed) => never,
+        never = keep_linked(&agent.hub, newest, &api_server) => never,
+        never = agent.keep_renewed(&renewed) => never,
     }
 }
 
-/// Asks for the first certificate until it is issued.
-async fn enrol(state: &State, hub: &Hub, config: &Config) -> Result<Identity> {
-    let Some(path) = &config.invitation else { bail!("there is no certificate yet: give --invitation FILE") };
-    let Invitation { token, cluster, .. } = state::invitation(path)?;
-    let pem = state.next_key()?;
-    let key = keys::from_pem(&pem)?;
-    let order = Enrolment { token, request: keys::request(&key, "drover-link")? };
-    let fingerprint = keys::fingerprint(&key)?;
-    tracing::info!("waiting for an operator: drover cluster accept {} --fingerprint {fingerprint}", cluster.replace('+', "/"));
-    let mut failures = 0;
-    loop {
-        match hub.ask::<Issued>(None, ENROL, &order).await {
-            Ok(Issued { certificate: Some(certificate) }) => return state.keep(&pem, &certificate),
-            Ok(Issued { certificate: None }) => failures = 0,
-            Err(AskError::Refused { code, detail }) if code == "invitation_refused" || code == "invalid" => bail!("{detail} ({code})"),
-            Err(error) => {
-                failures += 1;
-                tracing::warn!("{error}");
-                tokio::time::sleep(backoff(failures + 3, LONGEST)).await;
+struct Agent {
+    state: State,
+    hub: Hub,
+    drill: Drill,
+}
+
+impl Agent {
+    /// Asks for the first certificate until it is issued.
+    async fn enrol(&self, invitation: Option<&Path>) -> Result<Identity> {
+        let Some(path) = invitation else { bail!("there is no certificate yet: give --invitation FILE") };
+        let Invitation { token, cluster, .. } = state::invitation(path)?;
+        let pem = self.next_key().await?;
+        let key = keys::from_pem(&pem)?;
+        let order = Enrolment { token, request: keys::request(&key, "drover-link")? };
+        let fingerprint = keys::fingerprint(&key)?;
+        tracing::info!("waiting for an operator: drover cluster accept {} --fingerprint {fingerprint}", cluster.replace('+', "/"));
+        let mut failures = 0;
+        loop {
+            match self.hub.ask::<Issued>(None, ENROL, &order).await {
+                Ok(issued) => match self.take(&pem, issued).await? {
+                    Some(identity) => return Ok(identity),
+                    None => failures = 0,
+                },
+                Err(AskError::Refused { code, detail }) if code == "invitation_refused" || code == "invalid" => {
+                    bail!("{detail} ({code}); if no agent of this cluster is connected, invite it again: drover cluster invite")
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!("{error}");
+                    tokio::time::sleep(backoff(failures + 3, LONGEST)).await;
+                }
             }
         }
+    }
+
+    async fn next_key(&self) -> Result<String> {
+        let key = self.state.next_key()?;
+        self.drill.reached("key").await;
+        Ok(key)
+    }
+
+    /// Stores what was issued for a key; none if there is no certificate in it. Who dies in between asks again with the same key. The authority
+    /// comes first: with it the agent believes a hub that shows the new one as well as one that shows a chain to it.
+    async fn take(&self, pem: &str, issued: Issued) -> Result<Option<Identity>> {
+        let Some(certificate) = issued.certificate else { return Ok(None) };
+        self.drill.reached("issued").await;
+        if let Some(authority) = issued.authority {
+            self.hub.believe(&authority)?;
+            self.state.believe(&authority)?;
+        }
+        self.drill.reached("authority").await;
+        let identity = self.state.keep(pem, &certificate)?;
+        self.drill.reached("identity").await;
+        self.state.settle(&identity)?;
+        self.drill.reached("settled").await;
+        Ok(Some(identity))
+    }
+
+    /// Renews the certificate whenever two thirds of its time are over.
+    async fn keep_renewed<T>(&self, newest: &watch::Sender<Identity>) -> T {
+        let (mut failures, mut at_once) = (0, self.drill.renews());
+        loop {
+            let present = newest.borrow().clone();
+            let left = present.shown.due().duration_since(SystemTime::now()).unwrap_or_default();
+            if !left.is_zero() && !at_once {
+                tokio::time::sleep(left.min(CLOCK)).await;
+                continue;
+            }
+            match self.renew(&present).await {
+                Ok(identity) => {
+                    (failures, at_once) = (0, false);
+                    tracing::info!("the certificate was renewed");
+                    newest.send_replace(identity);
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(failures, "the certificate was not renewed: {error}");
+                    tokio::time::sleep(backoff(failures + 5, CLOCK)).await;
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, present: &Identity) -> Result<Identity, AskError> {
+        let key = self.next_key().await?;
+        let order = Renewal { request: keys::request(&keys::from_pem(&key).map_err(broken)?, "drover-link").map_err(broken)? };
+        let issued: Issued = self.hub.ask(Some(present), RENEW, &order).await?;
+        Ok(self.take(&key, issued).await?.context("there is no certificate in the answer")?)
     }
 }
 
@@ -130,39 +203,6 @@ async fn link(hub: Hub, identity: Identity, api_server: String) -> Result<Durati
         Err(error) => tracing::warn!(%error, "the connection to Drover broke off"),
     }
     Ok(began.elapsed())
-}
-
-/// Renews the certificate whenever two thirds of its time are over.
-async fn keep_renewed<T>(state: &State, hub: &Hub, newest: &watch::Sender<Identity>) -> T {
-    let mut failures = 0;
-    loop {
-        let present = newest.borrow().clone();
-        let left = present.shown.due().duration_since(SystemTime::now()).unwrap_or_default();
-        if !left.is_zero() {
-            tokio::time::sleep(left.min(CLOCK)).await;
-            continue;
-        }
-        match renew(state, hub, &present).await {
-            Ok(identity) => {
-                failures = 0;
-                tracing::info!("the certificate was renewed");
-                newest.send_replace(identity);
-            }
-            Err(error) => {
-                failures += 1;
-                tracing::warn!(failures, "the certificate was not renewed: {error}");
-                tokio::time::sleep(backoff(failures + 5, CLOCK)).await;
-            }
-        }
-    }
-}
-
-async fn renew(state: &State, hub: &Hub, present: &Identity) -> Result<Identity, AskError> {
-    let key = state.next_key()?;
-    let order = Renewal { request: keys::request(&keys::from_pem(&key).map_err(broken)?, "drover-link").map_err(broken)? };
-    let issued: Issued = hub.ask(Some(present), RENEW, &order).await?;
-    let certificate = issued.certificate.context("there is no certificate in the answer")?;
-    Ok(state.keep(&key, &certificate)?)
 }
 
 fn broken(error: keys::KeyError) -> AskError {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 
+use crate::drill::Drill;
+
 /// The agent of a cluster that Drover cannot reach: connects to Drover and carries its connections to the cluster's API server.
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -27,6 +29,9 @@ pub struct Config {
     /// Address of Drover, in place of the one in the invitation
     #[arg(long, env = "DROVER_LINK_HUB", value_name = "HOST:PORT")]
     pub hub: Option<String>,
+    /// What a test does to the agent; nothing in a process
+    #[arg(skip)]
+    pub drill: Drill,
 }
 
 impl Config {

@@ -1,11 +1,11 @@
 //! Requests to the hub, each on a connection of its own, and the connection that becomes a link.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use drover_link::wire::{HUB, LINK, PROTOCOL};
+use drover_link::wire::{AGENT, HUB, LINK, PROTOCOL};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -54,11 +54,11 @@ impl From<anyhow::Error> for AskError {
     }
 }
 
-/// Where the hub is, and the authority of its certificate.
+/// Where the hub is, and the authority of its certificate; clones share both.
 #[derive(Clone)]
 pub struct Hub {
     address: String,
-    roots: Arc<RootCertStore>,
+    roots: Arc<RwLock<Arc<RootCertStore>>>,
 }
 
 impl Hub {
@@ -67,10 +67,17 @@ impl Hub {
     /// # Errors
     /// The authority cannot be read.
     pub fn new(address: String, authority: &str) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(authority.as_bytes()).context("the authority in the invitation cannot be read")?;
-        roots.add(root).context("the authority in the invitation is no certificate of an authority")?;
-        Ok(Self { address, roots: Arc::new(roots) })
+        Ok(Self { address, roots: Arc::new(RwLock::new(Arc::new(roots(authority)?))) })
+    }
+
+    /// Believes this authority from now on, and no other.
+    ///
+    /// # Errors
+    /// The authority cannot be read.
+    pub fn believe(&self, authority: &str) -> anyhow::Result<()> {
+        let roots = Arc::new(roots(authority)?);
+        *self.roots.write().unwrap_or_else(PoisonError::into_inner) = roots;
+        Ok(())
     }
 
     /// Sends a document and reads the answer.
@@ -110,9 +117,11 @@ impl Hub {
 
     async fn send(&self, identity: Option<&Identity>, mut request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>> {
         request.headers_mut().insert(header::HOST, http::HeaderValue::from_static(HUB));
+        let name = format!("{AGENT}{}", env!("CARGO_PKG_VERSION"));
+        request.headers_mut().insert(header::USER_AGENT, http::HeaderValue::from_str(&name)?);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13])?;
-        let builder = builder.with_root_certificates(Arc::clone(&self.roots));
+        let builder = builder.with_root_certificates(Arc::clone(&self.roots.read().unwrap_or_else(PoisonError::into_inner)));
         let mut tls = match identity {
             Some(own) => builder.with_client_auth_cert(own.chain.clone(), own.key.clone_key())?,
             None => builder.with_no_client_auth(),
@@ -130,6 +139,13 @@ impl Hub {
         tokio::spawn(running.with_upgrades());
         Ok(sender.send_request(request).await?)
     }
+}
+
+fn roots(authority: &str) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(authority.as_bytes()).context("the authority of Drover's certificate cannot be read")?;
+    roots.add(root).context("the authority of Drover's certificate is no certificate of an authority")?;
+    Ok(roots)
 }
 
 async fn whole(answer: Response<Incoming>) -> anyhow::Result<(StatusCode, Bytes)> {

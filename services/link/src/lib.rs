@@ -11,6 +11,7 @@
 
 mod agent;
 mod config;
+pub mod drill;
 mod hub;
 mod state;
 

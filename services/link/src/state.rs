@@ -115,7 +115,20 @@ impl State {
         Identity::read(&text).with_context(|| format!("{} cannot be used", self.0.join(IDENTITY).display())).map(Some)
     }
 
-    /// The key for which a certificate is to be asked, in PEM; it stays the same until [`State::keep`].
+    /// Believes this authority from now on.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn believe(&self, authority: &str) -> Result<()> {
+        let mut known = self.known(None)?;
+        if known.authority != authority {
+            authority.clone_into(&mut known.authority);
+            self.write(HUB, &serde_json::to_string(&known)?)?;
+        }
+        Ok(())
+    }
+
+    /// The key for which a certificate is to be asked, in PEM; it stays the same until [`State::settle`].
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -137,8 +150,19 @@ impl State {
         let identity = Identity::read(&text).context("the certificate that was issued cannot be read")?;
         anyhow::ensure!(identity.shown.fingerprint == keys::fingerprint(&keys::from_pem(key)?)?, "the certificate is for another key");
         self.write(IDENTITY, &text)?;
-        self.remove(NEXT)?;
         Ok(identity)
+    }
+
+    /// Forgets the next key if it is that of the identity: the certificate for it has arrived.
+    ///
+    /// # Errors
+    /// A file cannot be read or removed.
+    pub fn settle(&self, identity: &Identity) -> Result<()> {
+        let Some(key) = self.read(NEXT)? else { return Ok(()) };
+        if keys::fingerprint(&keys::from_pem(&key)?)? == identity.shown.fingerprint {
+            self.remove(NEXT)?;
+        }
+        Ok(())
     }
 
     fn read(&self, name: &str) -> Result<Option<String>> {
@@ -178,6 +202,16 @@ mod tests {
         let text = serde_json::json!({"cluster": "p+a", "hub": "h:1", "authority": "CA", "token": token});
         std::fs::write(&path, text.to_string()).unwrap();
         path
+    }
+
+    #[test]
+    fn authority_that_was_learned_is_kept_with_the_same_invitation() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, first) = (State::open(&dir.path().join("state")).unwrap(), invitation(dir.path(), "one"));
+        assert_eq!(state.known(Some(&first)).unwrap().authority, "CA");
+        state.believe("NEXT").unwrap();
+        assert_eq!((state.known(Some(&first)).unwrap().authority, state.known(None).unwrap().hub), ("NEXT".into(), "h:1".into()));
+        assert_eq!(state.known(Some(&invitation(dir.path(), "two"))).unwrap().authority, "CA");
     }
 
     #[test]

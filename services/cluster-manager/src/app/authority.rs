@@ -1,5 +1,8 @@
 //! The authority of links: it certifies agents and the listener that they connect to, and nothing else believes it.
 //!
+//! It was signed by the one before it, whose certificate is kept for a while (`succession.rs`): the listener shows the chain, so that who
+//! knows only an earlier one believes it, and certificates that an earlier one signed are accepted.
+//!
 //! Invariant: the name in an agent's certificate is the id of its member, whatever was requested.
 
 use std::str::FromStr;
@@ -15,6 +18,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use secrecy::ExposeSecret;
+use secrecy::zeroize::Zeroizing;
 use uuid::Uuid;
 use x509_cert::Certificate;
 use x509_cert::builder::{Builder, CertificateBuilder, Profile};
@@ -27,13 +32,11 @@ use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
 use x509_cert::time::{Time, Validity};
 
+use super::succession::{self, LIFETIME, LISTENER, is_kept};
+use crate::store::authorities::Stored;
+
 const CLIENT: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
 const SERVER: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
-/// For how long the authority's own certificate is valid.
-const ROOT: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
-/// For how long the listener's certificate is valid; it is made anew each day.
-const LISTENER: Duration = Duration::from_secs(7 * 24 * 3600);
-const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Clocks differ: certificates are valid from a little before now, at most so much.
 const EARLIER: Duration = Duration::from_secs(300);
 
@@ -46,30 +49,77 @@ struct Parts {
     root: CertificateDer<'static>,
     name: Name,
     key: SigningKey,
+    valid: (SystemTime, SystemTime),
+    /// As the one before it has signed it.
+    crossed: Option<CertificateDer<'static>>,
+    /// Those before it, the latest first.
+    earlier: Vec<Earlier>,
     listener: Mutex<Option<(SystemTime, Arc<ServerConfig>)>>,
 }
 
+struct Earlier {
+    root: CertificateDer<'static>,
+    crossed: Option<CertificateDer<'static>>,
+    replaced: SystemTime,
+}
+
+/// A new authority, in PEM.
+pub struct Made {
+    pub certificate: String,
+    /// As the one before it has signed it.
+    pub crossed: Option<String>,
+    pub secret: Zeroizing<String>,
+}
+
 impl Authority {
-    /// A new certificate and key, in PEM.
+    /// Makes the first one.
     ///
     /// # Errors
-    /// They cannot be made, which does not happen.
-    pub fn new_pems() -> anyhow::Result<(String, String)> {
-        let key = keys::new_key();
-        let name = Name::from_str("CN=Drover links")?;
-        let public = public_of(&key)?;
-        let builder = CertificateBuilder::new(Profile::Root, serial()?, validity(ROOT)?, name, public, &key)?;
-        Ok((builder.build::<DerSignature>()?.to_pem(LineEnding::LF)?, keys::to_pem(&key)?.to_string()))
+    /// It cannot be made, which does not happen.
+    pub fn first() -> anyhow::Result<Made> {
+        made(None)
     }
 
-    /// The authority with this certificate and key.
+    /// Makes one that whoever knows this one believes.
     ///
     /// # Errors
-    /// They cannot be read.
-    pub fn read(certificate: String, key: &str) -> anyhow::Result<Self> {
-        let name = Certificate::from_pem(&certificate).context("the certificate of the links' authority")?.tbs_certificate.subject;
-        let root = CertificateDer::from_pem_slice(certificate.as_bytes()).context("the certificate of the links' authority")?;
-        Ok(Self(Arc::new(Parts { root, name, key: keys::from_pem(key)?, certificate, listener: Mutex::default() })))
+    /// It cannot be made, which does not happen.
+    pub fn successor(&self) -> anyhow::Result<Made> {
+        made(Some(self))
+    }
+
+    /// The authority that is stored.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(stored: &Stored) -> anyhow::Result<Self> {
+        const WHAT: &str = "the certificate of the links' authority";
+        let about = Certificate::from_pem(&stored.certificate).context(WHAT)?.tbs_certificate;
+        let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).context(WHAT);
+        let earlier = stored.earlier.iter().map(|earlier| {
+            let crossed = earlier.crossed.as_deref().map(der).transpose()?;
+            anyhow::Ok(Earlier { root: der(&earlier.certificate)?, crossed, replaced: earlier.replaced_at.0.into() })
+        });
+        Ok(Self(Arc::new(Parts {
+            root: der(&stored.certificate)?,
+            name: about.subject,
+            key: keys::from_pem(stored.secret.expose_secret())?,
+            valid: (about.validity.not_before.to_system_time(), about.validity.not_after.to_system_time()),
+            crossed: stored.crossed.as_deref().map(der).transpose()?,
+            earlier: earlier.collect::<Result<_, _>>()?,
+            certificate: stored.certificate.clone(),
+            listener: Mutex::default(),
+        })))
+    }
+
+    /// Whether it is time for its successor.
+    pub fn is_due(&self, now: SystemTime) -> bool {
+        succession::is_due(self.0.valid, now)
+    }
+
+    /// Until when it is valid.
+    pub fn until(&self) -> SystemTime {
+        self.0.valid.1
     }
 
     /// Its certificate in PEM, which agents believe.
@@ -94,7 +144,7 @@ impl Authority {
     /// The certificate cannot be made.
     pub fn listener(&self) -> anyhow::Result<Arc<ServerConfig>> {
         let mut made = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, config)) = made.as_ref().filter(|(at, _)| at.elapsed().is_ok_and(|age| age < DAY)) {
+        if let Some((_, config)) = made.as_ref().filter(|(at, _)| at.elapsed().is_ok_and(|age| age < LISTENER.1)) {
             return Ok(Arc::clone(config));
         }
         let config = Arc::new(self.server_config()?);
@@ -106,14 +156,22 @@ impl Authority {
         let key = keys::new_key();
         let name = SubjectAltName(vec![GeneralName::DnsName(Ia5String::new(wire::HUB)?)]);
         let subject = Name::from_str(&format!("CN={}", wire::HUB))?;
-        let own = CertificateDer::from(self.leaf(subject, public_of(&key)?, LISTENER, SERVER, Some(name))?.to_der()?);
+        let own = CertificateDer::from(self.leaf(subject, public_of(&key)?, LISTENER.0, SERVER, Some(name))?.to_der()?);
         let secret = PrivateKeyDer::from_pem_slice(keys::to_pem(&key)?.as_bytes()).context("the key of the listener of links")?;
+        let now = SystemTime::now();
+        let earlier = || self.0.earlier.iter().filter(|earlier| is_kept(earlier.replaced, now));
         let mut roots = RootCertStore::empty();
         roots.add(self.0.root.clone())?;
+        for earlier in earlier() {
+            roots.add(earlier.root.clone())?;
+        }
+        // From the newest to the oldest that anybody may know.
+        let crossed = std::iter::once(&self.0.crossed).chain(earlier().map(|earlier| &earlier.crossed)).take(earlier().count());
+        let chain: Vec<_> = std::iter::once(own).chain(crossed.flatten().cloned()).collect();
         let provider = Arc::new(default_provider());
         let agents = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).allow_unauthenticated().build()?;
         let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13])?;
-        let mut config = builder.with_client_cert_verifier(agents).with_single_cert(vec![own], secret)?;
+        let mut config = builder.with_client_cert_verifier(agents).with_single_cert(chain, secret)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // A session that is resumed is not asked for its certificate again, which may have expired meanwhile.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -139,6 +197,23 @@ impl Authority {
     }
 }
 
+fn made(before: Option<&Authority>) -> anyhow::Result<Made> {
+    let key = keys::new_key();
+    // Names differ, so that who verifies a chain does not have to try each of them.
+    let name = Name::from_str(&format!("CN=Drover links {}", &Uuid::new_v4().to_string()[..8]))?;
+    let valid = validity(LIFETIME)?;
+    let own = CertificateBuilder::new(Profile::Root, serial()?, valid, name.clone(), public_of(&key)?, &key)?;
+    let crossed = match before {
+        None => None,
+        Some(before) => {
+            let profile = Profile::SubCA { issuer: before.0.name.clone(), path_len_constraint: None };
+            let builder = CertificateBuilder::new(profile, serial()?, valid, name, public_of(&key)?, &before.0.key)?;
+            Some(builder.build::<DerSignature>()?.to_pem(LineEnding::LF)?)
+        }
+    };
+    Ok(Made { certificate: own.build::<DerSignature>()?.to_pem(LineEnding::LF)?, crossed, secret: keys::to_pem(&key)? })
+}
+
 fn public_of(key: &SigningKey) -> anyhow::Result<SubjectPublicKeyInfoOwned> {
     Ok(SubjectPublicKeyInfoOwned::from_der(key.verifying_key().to_public_key_der()?.as_bytes())?)
 }
@@ -155,20 +230,4 @@ fn validity(lifetime: Duration) -> anyhow::Result<Validity> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn certificate_names_the_member_whatever_was_requested() {
-        let (certificate, key) = Authority::new_pems().unwrap();
-        let authority = Authority::read(certificate, &key).unwrap();
-        let requested = keys::read_request(&keys::request(&keys::new_key(), "system:masters").unwrap()).unwrap();
-        let member = Uuid::new_v4();
-        let (issued, until) = authority.certify(member, requested.public, Duration::from_secs(3600)).unwrap();
-        let shown = keys::read_certificate(&CertificateDer::from_pem_slice(issued.as_bytes()).unwrap()).unwrap();
-        assert_eq!((shown.common_name, shown.fingerprint, shown.until), (member.to_string(), requested.fingerprint, until));
-        let left = until.duration_since(SystemTime::now()).unwrap();
-        assert!(left > Duration::from_secs(3590) && left <= Duration::from_secs(3600), "{left:?}");
-        authority.listener().unwrap();
-    }
-}
+mod tests;

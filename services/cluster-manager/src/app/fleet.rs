@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use drover_api::agents::AgentReport;
 use drover_api::members::{ClusterState, Member};
-use drover_scheduling::{Capacity, Cordon, MemberKey, MemberState};
+use drover_scheduling::{Capacity, Cordon, MemberKey, MemberLink, MemberState};
 use drover_service::FeedHub;
 use uuid::Uuid;
 
@@ -62,6 +62,8 @@ struct Entry {
     capacity: Option<(Instant, Arc<Capacity>)>,
     /// With the time at which they were read.
     reports: Option<(Instant, Reports)>,
+    /// Of a linked member.
+    link: MemberLink,
 }
 
 impl Entry {
@@ -91,7 +93,8 @@ impl Fleet {
             _ => {
                 let health = ClusterState { since: Some(now()), ..not_probed() };
                 let cordon = registered.cordon();
-                entries.insert(key.clone(), Entry { registered, cordon, health, leaving: None, capacity: None, reports: None });
+                let entry = Entry { registered, cordon, health, leaving: None, capacity: None, reports: None, link: MemberLink::default() };
+                entries.insert(key.clone(), entry);
             }
         }
         self.publish(&key, entries.get(&key));
@@ -167,6 +170,22 @@ impl Fleet {
         entries.iter().flat_map(of).collect()
     }
 
+    /// The linked members, and the ids of their documents.
+    pub fn linked(&self) -> Vec<(MemberKey, Uuid)> {
+        let entries = self.entries();
+        let linked = entries.iter().filter(|(_, entry)| entry.registered.linked);
+        linked.map(|(key, entry)| (key.clone(), entry.registered.id)).collect()
+    }
+
+    /// Sets how the agent of a linked member is. Ignored if the member was registered again under another id.
+    pub fn set_link(&self, key: &MemberKey, id: Uuid, link: MemberLink) {
+        let mut entries = self.entries();
+        if let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) {
+            entry.link = link;
+            self.publish(key, Some(entry));
+        }
+    }
+
     /// Marks the member as about to be deleted: it gets no new apps.
     pub fn deregister(&self, key: &MemberKey) {
         self.set_leaving(key, Some(Instant::now() + LEAVING));
@@ -238,6 +257,7 @@ impl Entry {
             since,
             reason,
             cordoned,
+            link: self.registered.linked.then(|| self.link.clone()),
             credential_version: self.registered.credential.unwrap_or_default(),
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use drover_api::links::{InvitationOrder, LinkAcceptance, LinkInvitation, LinkPhase, LinkState};
 use drover_link::keys::{self, Requested, Shown};
-use drover_link::wire::{Enrolment, Renewal};
+use drover_link::wire::{Enrolment, Issued, Renewal};
 use drover_scheduling::MemberKey;
 use drover_service::{Problem, codes};
 use drover_store::{ResultExt, StoreError, Timestamp, Tx, now};
@@ -36,8 +36,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Joined {
     pub member: Uuid,
     pub generation: i64,
-    /// How long its certificate is valid still.
-    pub left: Duration,
+    /// Until when its certificate is valid.
+    pub until: SystemTime,
 }
 
 impl App {
@@ -130,11 +130,12 @@ impl App {
         Ok(())
     }
 
-    /// Issues the first certificate of an agent, when it is accepted; none if it still waits for that.
+    /// Issues the first certificate of an agent, when it is accepted; none if it still waits for that. It may be repeated until the agent has
+    /// connected with it.
     ///
     /// # Errors
     /// `invitation_refused`: the token is unknown, has expired, or was used by another key; `invalid` request.
-    pub async fn enrol(&self, order: &Enrolment) -> Result<Option<String>, Problem> {
+    pub async fn enrol(&self, order: &Enrolment) -> Result<Issued, Problem> {
         let (authority, _) = self.takes_agents()?;
         let requested = read(&order.request)?;
         let ends = Instant::now() + PATIENCE;
@@ -143,10 +144,10 @@ impl App {
             changes.borrow_and_update();
             let row = self.ask(&order.token, &requested.fingerprint).await?;
             if row.keys.contains(&requested.fingerprint) {
-                return Ok(Some(self.issue(&authority, row.cluster_id, requested).await?));
+                return self.issue(&authority, row.cluster_id, requested).await;
             }
             if Instant::now() >= ends {
-                return Ok(None);
+                return Ok(Issued::default());
             }
             let _ = tokio::time::timeout(LOOK, changes.changed()).await;
         }
@@ -175,7 +176,7 @@ impl App {
     ///
     /// # Errors
     /// `link_refused`: it is not accepted any more; `invalid` request.
-    pub async fn renew(&self, agent: &Shown, order: &Renewal) -> Result<String, Problem> {
+    pub async fn renew(&self, agent: &Shown, order: &Renewal) -> Result<Issued, Problem> {
         let (authority, _) = self.takes_agents()?;
         let (member, requested) = (member_of(agent)?, read(&order.request)?);
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
@@ -186,14 +187,14 @@ impl App {
         self.issue(&authority, member, requested).await
     }
 
-    async fn issue(&self, authority: &Authority, member: Uuid, requested: Requested) -> Result<String, Problem> {
+    async fn issue(&self, authority: &Authority, member: Uuid, requested: Requested) -> Result<Issued, Problem> {
         let (certificate, until) = authority
             .certify(member, requested.public, self.config.link_certificate())
             .map_err(|error| Problem::internal(format!("{error:#}")))?;
         let until = jiff::Timestamp::try_from(until).map_err(Problem::internal)?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         links::issued(&mut db, member, Timestamp::from(until)).await?;
-        Ok(certificate)
+        Ok(Issued { certificate: Some(certificate), authority: Some(authority.certificate().to_owned()) })
     }
 
     /// Lets an agent connect whose certificate was verified.
@@ -202,10 +203,9 @@ impl App {
     /// `link_refused`: it is not accepted any more.
     pub async fn join(&self, agent: &Shown) -> Result<Joined, Problem> {
         let member = member_of(agent)?;
-        let left = agent.until.duration_since(SystemTime::now()).unwrap_or_default();
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let generation = links::connected(&mut db, member, &agent.fingerprint).await?.ok_or_else(not_accepted)?;
-        Ok(Joined { member, generation, left })
+        Ok(Joined { member, generation, until: agent.until })
     }
 
     /// The id of a cluster that is reached through its link.
@@ -221,12 +221,14 @@ impl App {
     fn takes_agents(&self) -> Result<(Authority, String), Problem> {
         let off = || codes::WRONG_STATE.problem("this Drover takes no agents of clusters: start cluster-manager with --link-listen");
         let taken = self.agents.as_ref().ok_or_else(off)?;
-        Ok((taken.authority.clone(), taken.address.clone()))
+        Ok((taken.authority(), taken.address.clone()))
     }
 
     fn state_of(&self, cluster: Uuid, row: Option<Row>) -> LinkState {
-        let connected = self.links.has(cluster);
-        let Some(row) = row else { return LinkState { connected, ..LinkState::default() } };
+        let health = self.links.health(cluster);
+        let connected = health.is_some();
+        let (since, version) = health.map_or((None, None), |health| (Some(health.since.to_string()), health.version));
+        let Some(row) = row else { return LinkState { connected, connected_since: since, version, ..LinkState::default() } };
         let asking = row.asking.filter(|key| !row.keys.contains(key));
         let can_be_used = row.invited && asking.is_none() && row.token_expires_at.is_some_and(|at| at > now());
         let phase = match &asking {
@@ -244,6 +246,8 @@ impl App {
             accepted: accepted.map(|at| at.to_string()),
             certificate_expires: row.certificate_until.filter(|_| accepted.is_some()).map(|at| at.to_string()),
             connected,
+            connected_since: since,
+            version,
         }
     }
 

@@ -11,6 +11,8 @@ mod issuing;
 mod linking;
 mod model;
 mod open_links;
+mod succession;
+mod taking;
 
 use std::sync::Arc;
 
@@ -25,20 +27,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-pub use authority::Authority;
 pub use copies::LogQuery;
 pub use documents::ClusterHooks;
 pub use exec::ExecOrder;
 pub use fleet::{Fleet, Reports};
 pub use linking::Joined;
 pub use model::{Measured, Model, Usage};
-pub use open_links::{OpenLinks, OwnLinks};
+pub use open_links::{LinkHealth, OpenLinks, OwnLinks};
+pub use taking::TakesAgents;
 
 use crate::config::Config;
 use crate::resources::KINDS;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
-use crate::store::{cordons, credentials, labels, links, registered, users};
+use crate::store::{authorities, cordons, credentials, labels, registered, users};
 
 /// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
@@ -56,13 +58,6 @@ pub struct App {
     /// Set where such agents are taken.
     pub agents: Option<Arc<TakesAgents>>,
     key: Arc<SealKey>,
-}
-
-/// What is needed to take agents of clusters.
-pub struct TakesAgents {
-    pub authority: Authority,
-    /// The address to which agents connect, HOST:PORT.
-    pub address: String,
 }
 
 /// A cluster with its labels.
@@ -84,7 +79,6 @@ impl App {
         drover_resources::seal_all(&store, KINDS).await?;
         credentials::SEALED.seal_all(&store, None).await?;
         users::SEALED.seal_all(&store, None).await?;
-        links::SEALED.seal_all(&store, None).await?;
         let (fleet, changed, open) = (Fleet::default(), Arc::new(Notify::new()), OpenLinks::default());
         // Before the feed is served: a reader takes its first page for the complete list of members.
         for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
@@ -101,15 +95,23 @@ impl App {
         let clients = clients.through(Arc::new(OwnLinks { fleet: fleet.clone(), open: open.clone() }));
         let agents = match address {
             None => None,
-            Some(address) => {
-                let (certificate, secret) = Authority::new_pems()?;
-                let mut db = store.pool().acquire().await.map_err(StoreError::from)?;
-                let (certificate, secret) = links::authority(&mut db, &key, &certificate, &secret).await?;
-                Some(Arc::new(TakesAgents { authority: Authority::read(certificate, secret.expose_secret())?, address }))
-            }
+            Some(address) => Some(Arc::new(TakesAgents::start(&store, &key, address).await?)),
         };
+        // Only where no agents are taken, there may be something left: the authority is replaced with the key.
+        authorities::SEALED.seal_all(&store, None).await?;
         let (clients, config) = (Arc::new(clients), Arc::new(config));
         Ok(Self { store, documents, fleet, clients, config, changed, links: open, agents, key })
+    }
+
+    /// Replaces the authority of links if it is due.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn keep_authority(&self) -> anyhow::Result<()> {
+        match &self.agents {
+            Some(agents) => agents.keep_valid(&self.store, &self.key).await,
+            None => Ok(()),
+        }
     }
 
     /// The ways to linked members.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_link::carry::Link;
 use drover_members::links::{Dialled, Links, Stream};
-use drover_scheduling::MemberKey;
+use drover_scheduling::{MemberKey, MemberLink};
+use drover_store::Timestamp;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -16,7 +17,7 @@ use super::Fleet;
 #[derive(Clone, Default)]
 pub struct OpenLinks {
     open: Arc<Mutex<HashMap<Uuid, Vec<Open>>>>,
-    /// Raised when a link opens, or an agent is accepted or revoked.
+    /// Raised when a link opens or ends, or an agent is accepted or revoked.
     changes: Arc<watch::Sender<()>>,
 }
 
@@ -26,14 +27,35 @@ const EACH: usize = 4;
 struct Open {
     generation: i64,
     link: Link,
+    health: LinkHealth,
+}
+
+/// How the connection of an agent is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkHealth {
+    pub since: Timestamp,
+    /// Until when its certificate is valid.
+    pub until: Timestamp,
+    /// The version that the agent says it has.
+    pub version: Option<String>,
+}
+
+impl From<LinkHealth> for MemberLink {
+    fn from(health: LinkHealth) -> Self {
+        Self {
+            connected_since: Some(health.since.to_string()),
+            certificate_expires: Some(health.until.to_string()),
+            version: health.version,
+        }
+    }
 }
 
 impl OpenLinks {
     /// Adds a link. Streams are opened on the newest one; those on earlier ones run on until their link ends.
-    pub fn add(&self, member: Uuid, generation: i64, link: Link) {
+    pub fn add(&self, member: Uuid, generation: i64, link: Link, health: LinkHealth) {
         let mut open = self.open();
         let links = open.entry(member).or_default();
-        links.push(Open { generation, link });
+        links.push(Open { generation, link, health });
         let surplus = links.len().saturating_sub(EACH);
         links.iter().take(surplus).for_each(|open| open.link.cut());
         drop(open);
@@ -46,6 +68,16 @@ impl OpenLinks {
             links.retain(|open| !open.link.is_over());
             !links.is_empty()
         });
+        self.raise();
+    }
+
+    /// How the agent of a member is connected. A certificate that was renewed is a new link, but the agent was there all the time.
+    pub fn health(&self, member: Uuid) -> Option<LinkHealth> {
+        let open = self.open();
+        let mut links = open.get(&member)?.iter().filter(|open| !open.link.is_over());
+        let first = links.next()?;
+        let newest = links.next_back().unwrap_or(first);
+        Some(LinkHealth { since: first.health.since, ..newest.health.clone() })
     }
 
     /// Breaks the links of these members that are of an earlier generation than the present one, or whose member has none any more. Links that

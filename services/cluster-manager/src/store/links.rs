@@ -1,14 +1,8 @@
-//! Links: invitations, the keys of agents, and the authority. Every statement may be repeated.
+//! Links: invitations and the keys of agents. Every statement may be repeated.
 
-use drover_store::{SealKey, Sealed, SealedTable, StoreResult, Timestamp};
-use secrecy::SecretString;
+use drover_store::{StoreResult, Timestamp};
 use sqlx::PgConnection;
 use uuid::Uuid;
-
-/// The authority's key.
-pub const SEALED: SealedTable = SealedTable::without_plain("link_authority", "id");
-/// The id of the one authority.
-const AUTHORITY: &str = "links";
 
 /// A link as it is stored.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -32,23 +26,6 @@ macro_rules! rows {
             $rest
         )
     };
-}
-
-/// Certificate and key of the authority, in PEM; the given ones are stored if there are none yet.
-///
-/// # Errors
-/// The store fails, or the key was sealed with another key.
-pub async fn authority(db: &mut PgConnection, key: &SealKey, certificate: &str, secret: &str) -> StoreResult<(String, SecretString)> {
-    let sealed = key.seal(SEALED.place(AUTHORITY), secret.as_bytes());
-    sqlx::query("insert into link_authority (id, certificate, sealed) values ($1, $2, $3) on conflict do nothing")
-        .bind(AUTHORITY)
-        .bind(certificate)
-        .bind(sealed)
-        .execute(&mut *db)
-        .await?;
-    let (certificate, sealed): (String, Sealed) =
-        sqlx::query_as("select certificate, sealed from link_authority where id = $1").bind(AUTHORITY).fetch_one(db).await?;
-    Ok((certificate, key.open_text(SEALED.place(AUTHORITY), &sealed)?))
 }
 
 /// The link of a cluster.

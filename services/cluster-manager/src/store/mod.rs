@@ -1,5 +1,6 @@
 //! SQL of cluster-manager's own tables. Documents are stored by libs/resources.
 
+pub mod authorities;
 pub mod cordons;
 pub mod credentials;
 pub mod identities;

@@ -1,7 +1,8 @@
 //! The listener for agents of clusters that Drover cannot reach, and the check that its connections are still accepted.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use drover_link::keys::{self, Shown};
 use drover_listener::{Limits, answer, http1};
@@ -11,11 +12,14 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tower_http::add_extension::AddExtension;
 
-use crate::app::{App, Authority, OpenLinks};
+use super::link_metrics::LinkMetrics;
+use crate::app::{App, OpenLinks, TakesAgents};
 use crate::http::link_agents;
 
 /// A cluster that was removed has no row any more, and another process may have revoked an agent.
 const CHECK: Duration = Duration::from_secs(1);
+/// Pause between two looks whether the authority is due.
+const LOOK: Duration = Duration::from_secs(60);
 /// Connections of one address that are not links yet: many clusters may be behind one NAT.
 const PER_ADDRESS: usize = 1024;
 
@@ -32,7 +36,7 @@ impl Drop for Ending {
 ///
 /// # Errors
 /// The listener cannot be used any longer.
-pub async fn listen(app: App, listener: TcpListener, authority: Authority, common: Common) -> anyhow::Result<()> {
+pub async fn listen(app: App, listener: TcpListener, agents: Arc<TakesAgents>, common: Common) -> anyhow::Result<()> {
     let _ending = Ending(app.links.clone());
     let limits = Limits { per_address: PER_ADDRESS, ..Limits::from(common.connections) };
     let (refused, stop) = (Counter::<u64>::default(), common.shutdown.clone());
@@ -41,7 +45,7 @@ pub async fn listen(app: App, listener: TcpListener, authority: Authority, commo
     });
     let (http, router) = (http1(limits), link_agents::router(app));
     let accepted = drover_listener::accept(listener, limits, &refused, stop.cancelled(), |stream, from| {
-        let (http, router, stop, authority) = (http.clone(), router.clone(), stop.clone(), authority.clone());
+        let (http, router, stop, authority) = (http.clone(), router.clone(), stop.clone(), agents.authority());
         async move {
             let tls = match authority.listener() {
                 Ok(tls) => TlsAcceptor::from(tls),
@@ -65,13 +69,30 @@ pub async fn listen(app: App, listener: TcpListener, authority: Authority, commo
     Ok(accepted.await?)
 }
 
-/// Breaks connections whose agents are not accepted any more, until the service ends.
-pub async fn check(app: App, task: TaskHandle) {
+/// Until the service ends, breaks connections whose agents are not accepted any more, shows how the others are, and replaces the authority
+/// when it is time.
+pub async fn check(app: App, metrics: LinkMetrics, task: TaskHandle) {
+    let mut changes = app.links.changes();
+    let mut looks = None;
     loop {
         task.active();
+        changes.borrow_and_update();
         if let Err(error) = app.end_earlier_links(&app.links.members()).await {
             tracing::warn!(%error, "it cannot be checked whether links are still accepted");
         }
-        tokio::time::sleep(CHECK).await;
+        let mut shown = Vec::new();
+        for (key, id) in app.fleet.linked() {
+            let health = app.links.health(id);
+            app.fleet.set_link(&key, id, health.clone().map(Into::into).unwrap_or_default());
+            shown.push((key, health));
+        }
+        metrics.show(&shown, app.agents.as_ref().map(|agents| agents.authority().until()));
+        if looks.is_none_or(|at| Instant::now() >= at) {
+            looks = Some(Instant::now() + LOOK);
+            if let Err(error) = app.keep_authority().await {
+                tracing::warn!("the authority of links is due and was not replaced: {error:#}");
+            }
+        }
+        let _ = tokio::time::timeout(CHECK, changes.changed()).await;
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use drover_link::keys;
 use drover_link::wire::PROTOCOL;
 use drover_link_agent::Config as AgentConfig;
+use drover_link_agent::drill::{Drill, POINTS};
 use drover_scheduling::MemberState;
 use drover_testkit::{ChaosProxy, eventually};
 use reqwest::Method;
@@ -21,6 +22,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::stack::{Stack, named};
+
+mod interrupted;
 
 const LINK: &str = "/v2/cluster-providers/p/clusters/a/link";
 const SOON: Duration = Duration::from_secs(30);
@@ -79,12 +82,18 @@ impl Linked {
     }
 
     fn agent(&self, state: &str, invitation: Option<&Path>) -> Agent {
+        self.drilled(state, invitation, Drill::default())
+    }
+
+    /// An agent that does what the drill says.
+    fn drilled(&self, state: &str, invitation: Option<&Path>, drill: Drill) -> Agent {
         let api_server = self.stack.sim_url.strip_prefix("http://").unwrap().to_owned();
         let config = AgentConfig {
             invitation: invitation.map(Path::to_owned),
             state: self.state(state),
             api_server: Some(api_server),
             hub: Some(self.way.address().to_string()),
+            drill,
         };
         Agent(tokio::spawn(drover_link_agent::run(config)))
     }
@@ -185,6 +194,15 @@ async fn cluster_behind_nat_is_reached_through_its_agent_once_an_operator_accept
     let state = linked.link().await;
     assert_eq!((&state["phase"], &state["connected"]), (&json!("accepted"), &json!(true)), "{state}");
     assert_eq!(linked.stack.put(&acceptance, order).await.is(200)["phase"], "accepted", "it may be repeated");
+    let told = |member: &drover_api::members::Member| member.link.as_ref().is_some_and(|link| link.connected_since.is_some());
+    let link = linked.stack.member("p+a", told).await.link.unwrap();
+    assert_eq!(link.version.as_deref(), state["version"].as_str());
+    assert!(link.version.is_some() && link.certificate_expires.is_some(), "{link:?}");
+    let metrics = reqwest::Client::new().get(format!("{}/metrics", linked.stack.address())).bearer_auth("peer-token");
+    let metrics = metrics.send().await.unwrap().text().await.unwrap();
+    for shown in ["drover_link_connected{cluster=\"p+a\"} 1", "drover_link_certificate_expires_seconds{cluster=\"p+a\"}"] {
+        assert!(metrics.contains(shown), "{shown}: {metrics}");
+    }
 
     let stored: Vec<Value> =
         sqlx::query_scalar("select to_jsonb(t) from (select * from drover_cluster_manager.link, drover_cluster_manager.link_authority) t")

@@ -121,6 +121,11 @@ impl Stack {
         Peer::new("cluster-manager", format!("http://{at}/").parse().unwrap(), SecretString::from(TOKEN))
     }
 
+    /// Where the service itself answers.
+    pub fn address(&self) -> String {
+        format!("http://{}", self.running.as_ref().unwrap().addr)
+    }
+
     pub async fn call(
         &self,
         method: Method,

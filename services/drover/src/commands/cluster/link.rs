@@ -115,7 +115,13 @@ async fn link_of(session: &Session, name: &str) -> Result<(String, String)> {
 }
 
 fn told(name: &str, state: &LinkState) -> String {
-    let connected = if state.connected { "connected" } else { "not connected" };
+    let connected = match &state.connected_since {
+        Some(since) => {
+            let version = state.version.as_ref().map(|version| format!(" (drover-link {version})")).unwrap_or_default();
+            format!("connected since {since}{version}")
+        }
+        None => "not connected".to_owned(),
+    };
     match state.phase {
         LinkPhase::Waiting => {
             let fingerprint = state.fingerprint.as_deref().unwrap_or_default();
@@ -149,6 +155,9 @@ mod tests {
     fn agent_that_waits_is_told_with_the_command_that_accepts_it() {
         let state = LinkState { phase: LinkPhase::Waiting, fingerprint: Some("SHA256:x".into()), ..LinkState::default() };
         assert!(told("edge", &state).ends_with("drover cluster accept edge --fingerprint SHA256:x"));
-        assert!(told("edge", &LinkState { phase: LinkPhase::Accepted, ..LinkState::default() }).contains("not connected"));
+        let accepted = LinkState { phase: LinkPhase::Accepted, ..LinkState::default() };
+        assert!(told("edge", &accepted).contains("not connected"));
+        let connected = LinkState { connected_since: Some("2026-11-25T10:00:00Z".into()), version: Some("1.2.3".into()), ..accepted };
+        assert!(told("edge", &connected).contains("is accepted and connected since 2026-11-25T10:00:00Z (drover-link 1.2.3)"));
     }
 }
