@@ -29,6 +29,15 @@ impl Drop for Linked {
 }
 
 impl Linked {
+    /// As [`Linked::register`], where the data path reaches its pods although Drover does not reach its API server.
+    pub async fn register_reached(member: &Member, drover: &Client) -> Self {
+        let linked = Self::register(member, drover).await;
+        let labels = format!("/v2/cluster-providers/{}/clusters/{}/labels", member.provider, member.name);
+        let label = json!({"clusterLabel": "reachability=podNetwork"});
+        drover.post(&labels, Some(&label)).await.expect("the label is accepted");
+        linked
+    }
+
     /// Registers the member, starts its agent, and accepts it.
     pub async fn register(member: &Member, drover: &Client) -> Self {
         let file = base64::engine::general_purpose::STANDARD.encode(&member.kubeconfig);
@@ -46,6 +55,7 @@ impl Linked {
             state: state.path().join("state"),
             api_server: Some(member.api_server()),
             hub: Some(way.address().to_string()),
+            drill: Default::default(),
         };
         let agent = tokio::spawn(drover_link_agent::run(config));
         let asking = async || drover.get::<LinkState>(&link).await.expect("the link is known").fingerprint;

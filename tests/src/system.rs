@@ -107,13 +107,17 @@ impl System {
 
     /// As [`System::on_kubelets`], for clients as those of [`System::guarded`].
     pub async fn guarded_on_kubelets() -> Self {
-        let (database, members) = (test_db().await, Members::with_kubelets(Vec::new()).await);
-        let flags = [("orchestrator", "--ready-seconds=120".to_owned()), ("orchestrator", "--gone-seconds=60".to_owned())];
-        let door = Door { guarded: true, ..Door::default() };
-        let system = Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &flags, &door).await;
+        let system = Self::unregistered_on_kubelets().await;
         system.register().await;
         system.known(1).await;
         system
+    }
+
+    async fn unregistered_on_kubelets() -> Self {
+        let (database, members) = (test_db().await, Members::with_kubelets(Vec::new()).await);
+        let flags = [("orchestrator", "--ready-seconds=120".to_owned()), ("orchestrator", "--gone-seconds=60".to_owned())];
+        let door = Door { guarded: true, ..Door::default() };
+        Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &flags, &door).await
     }
 
     /// The same on the default simulated members, with a Postgres server of the caller.
@@ -200,7 +204,7 @@ impl System {
 
     async fn register_as(&self, member: &Member, linked: bool) {
         match linked {
-            true => drop(self.agent.set(Linked::register(member, &self.client).await)),
+            true => drop(self.agent.set(Linked::register_reached(member, &self.client).await)),
             false => member.register(&self.client).await,
         }
     }
@@ -210,8 +214,25 @@ impl System {
         let database = test_db().await;
         let url = database.url.clone();
         let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
-        futures::future::join_all(system.members().iter().map(|member| system.register_as(member, member.name == LINKED))).await;
+        system.register_linked().await;
         system.known(2).await;
+        system
+    }
+
+    /// The member [`LINKED`] is reached through its agent, and in no other way.
+    async fn register_linked(&self) {
+        let each = self.members().iter().map(async |member| match member.name == LINKED {
+            true => drop(self.agent.set(Linked::register(member, &self.client).await)),
+            false => member.register(&self.client).await,
+        });
+        futures::future::join_all(each).await;
+    }
+
+    /// As [`System::guarded_on_kubelets`], with the member [`LINKED`] reached through its agent.
+    pub async fn linked_on_kubelets() -> Self {
+        let system = Self::unregistered_on_kubelets().await;
+        system.register_linked().await;
+        system.known(1).await;
         system
     }
 

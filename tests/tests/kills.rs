@@ -93,6 +93,12 @@ async fn weights_of_a_gateway_follow_moves_in_which_orchestrator_is_killed_at_ea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: a move per step of a relocation"]
+async fn moves_through_a_link_survive_a_kill_of_cluster_manager_at_each_point() {
+    users::through_a_link().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "long: it waits until a lease runs out"]
 async fn process_stopped_past_its_lease_is_fenced_off() {
     fenced::scenario().await;

@@ -183,6 +183,30 @@ async fn programs_terminals_and_tests_of_charts_are_passed_on_to_real_containers
     system.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: real kubelets; part of make test-long"]
+async fn logs_and_programs_of_a_cluster_that_drover_cannot_reach_go_through_its_link() {
+    if !Backend::kubelets_run_here() {
+        return;
+    }
+    let system = System::linked_on_kubelets().await;
+    let app = App::new("web", 100).memory(32).running("drover.local/busybox:1", "echo it serves; exec sleep 3600");
+    let group = Group::new("web", app).on(&["aws/public-c"]).among(&ON);
+    succeeded(&group.deploy(&system.client).await.unwrap());
+    program_runs_for_a_deployer_and_its_exit_code_is_passed_on(&system).await;
+    terminal_is_that_of_the_user(&system).await;
+    let log = async || Some(ok(&system, &["logs", "web"]).await).filter(|log| log == "it serves\n");
+    eventually(PATIENCE, log).await;
+    // Without the link there is no other way.
+    system.way_of_the_agent().cut();
+    let ended = exec(&system, API_TOKEN, &["web", "--", "true"], "").await;
+    assert!(!ended.status.success(), "{ended:?}");
+    system.way_of_the_agent().restore();
+    let again = async || exec(&system, API_TOKEN, &["web", "--", "true"], "").await.status.success().then_some(());
+    eventually(PATIENCE, again).await;
+    system.end().await;
+}
+
 async fn program_runs_for_a_deployer_and_its_exit_code_is_passed_on(system: &System) {
     let program = ["web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"];
     let ended = exec(system, API_TOKEN, &program, "").await;

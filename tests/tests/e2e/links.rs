@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use drover_api::links::{LinkPhase, LinkState};
-use drover_api::operations::Operation;
+use drover_api::operations::{Operation, OperationState};
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended};
+use drover_e2e::emco::{Group, ended, free_port};
 use drover_e2e::{Backend, System, Witness, moves, succeeded};
 use drover_testkit::eventually;
+use serde_json::json;
 
 const LINK: &str = "/v2/cluster-providers/aws/clusters/public-c/link";
 
@@ -56,9 +57,51 @@ async fn app_moves_to_a_cluster_and_leaves_it_while_its_link_breaks(system: &Sys
     system.serves_on("victim", "").await;
 }
 
+/// Why no app with a route can be in the linked cluster, as long as no label says how its pods are reached.
+const NO_WAY: &str = "its link carries only Drover's requests to its API server";
+
+/// A route needs another way to the pods than the link: that is said before anything moves.
+async fn route_is_not_served_through_a_link(system: &System) {
+    let route = json!({"host": "shop.example", "port": free_port()});
+    let only_c = Group::new("remote", App::new("remote", 300).serving(8080)).on(&["aws/public-c"]);
+    let operation = only_c.deploy_with_route(&system.client, route).await.unwrap();
+    assert_eq!(operation.state, OperationState::Failed, "{operation:#?}");
+    assert!(serde_json::to_string(&operation).unwrap().contains(NO_WAY), "{operation:#?}");
+    assert!(system.member("public-c").deployed().await.is_empty());
+
+    // Nor is one moved there: the plan says so, and moves nothing.
+    let route = json!({"host": "site.example", "port": free_port()});
+    let site = Group::new("site", App::new("site", 1200).serving(8080)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
+    succeeded(&site.deploy_with_route(&system.client, route).await.unwrap());
+    let order = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": "private-a"});
+    let plan = system.client.post("/v2/plans", Some(&order)).await.unwrap().body;
+    assert!(plan["state"] != "proposed" && plan.to_string().contains(NO_WAY), "{plan:#}");
+    let label = json!({"clusterLabel": "reachability=podNetwork"});
+    system.client.post("/v2/cluster-providers/aws/clusters/public-c/labels", Some(&label)).await.unwrap();
+    let planned = async || {
+        let plan = system.client.post("/v2/plans", Some(&order)).await.unwrap().body;
+        (plan["state"] == "proposed").then_some(())
+    };
+    eventually(Duration::from_secs(30), planned).await;
+    let id = site.verb(&system.client, "terminate").await.unwrap();
+    succeeded(&ended(&system.client, &id).await.unwrap());
+}
+
+/// The health of the agent is part of what is told of the cluster.
+async fn agent_is_shown(system: &System) {
+    let clusters = system.clusters().await;
+    let link = |name: &str| clusters.iter().find(|cluster| cluster.cluster == name).unwrap().link.clone();
+    assert_eq!(link("private-a"), None);
+    let shown = link("public-c").expect("it is linked");
+    assert!(shown.connected_since.is_some() && shown.certificate_expires.is_some(), "{shown:?}");
+    assert_eq!(shown.version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn simulated() {
     let system = System::linked(Backend::Simulated).await;
+    agent_is_shown(&system).await;
+    route_is_not_served_through_a_link(&system).await;
     app_moves_to_a_cluster_and_leaves_it_while_its_link_breaks(&system).await;
     system.end().await;
 }

@@ -14,7 +14,8 @@ use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{ClaimState, MemberState};
 use drover_e2e::Member;
-use drover_e2e::emco::{operation_id, patiently};
+use drover_e2e::emco::{free_port, operation_id, patiently};
+use drover_e2e::linked::Linked;
 use drover_e2e::processes::Processes;
 use drover_testkit::eventually;
 use reqwest::Method;
@@ -46,6 +47,8 @@ pub struct Stage {
     pub members: [Member; 2],
     /// The one of them in which everything runs.
     pub home: usize,
+    /// The agent of the second member, if that is reached through its link.
+    _agent: Option<Linked>,
 }
 
 /// Where everything must be after a move, and how often it went from one cluster to the other.
@@ -62,7 +65,23 @@ impl Stage {
         for member in &members {
             member.register(&client).await;
         }
-        let stage = Self { processes, client, members, home: 0 };
+        Self { processes, client, members, home: 0, _agent: None }.ready().await
+    }
+
+    /// The same, with the second member reached through its agent.
+    pub async fn start_linked(members: [Member; 2]) -> Self {
+        // The same port for each process of cluster-manager, one after the other.
+        let listen = format!("127.0.0.1:{}", free_port());
+        let environment: Vec<_> = ENVIRONMENT.into_iter().chain([("DROVER_LINK_LISTEN", listen.as_str())]).collect();
+        let processes = Processes::start(&environment).await;
+        let client = processes.client("gateway");
+        members[0].register(&client).await;
+        let agent = Some(Linked::register(&members[1], &client).await);
+        Self { processes, client, members, home: 0, _agent: agent }.ready().await
+    }
+
+    async fn ready(self) -> Self {
+        let stage = self;
         eventually(TIMEOUT, async || {
             let clusters = stage.clusters().await?;
             let known = |cluster: &ClusterCapacity| cluster.state == MemberState::Ready && !cluster.nodes.is_empty();

@@ -92,6 +92,33 @@ impl Drop for Watch {
     }
 }
 
+/// An app moves to a cluster that Drover reaches through its link, and back, while cluster-manager, in which the link ends, is killed.
+pub async fn through_a_link() {
+    let shape = Shape { members: vec![MEMBERS[0], MEMBERS[2]], ..Shape::default() };
+    let kept = simulated(&shape).await;
+    let members: [Member; 2] = kept.each.clone().try_into().unwrap_or_else(|_| panic!("there are two"));
+    let ready = kept.simulated.as_ref().unwrap().sim.record_ready(None, "app=web").unwrap();
+    let mut stage = Stage::start_linked(members).await;
+    let group = Group::new("web", App::new("web", 300)).on(&ON).movable(5).among(&ON);
+    succeeded(&group.deploy(&stage.client).await.unwrap());
+    ready.arm();
+    let other = stage.members.clone();
+    let moves = stage
+        .journeys(case::of_moves(&["cluster-manager"]), 1, async |made: Made<'_>| {
+            if ready.min() < 1 {
+                return Err("there was a moment without a ready pod".to_owned());
+            }
+            let empty = other.iter().find(|member| member.name != made.home.name).unwrap();
+            match (made.home.ready("web").await, empty.deployed().await.is_empty()) {
+                (1, true) => Ok(()),
+                found => Err(format!("ready pods in {}, and whether {} is empty: {found:?}", made.home.name, empty.name)),
+            }
+        })
+        .await;
+    println!("{moves} moves through a link, cluster-manager killed at each point: the app was ready all the time");
+    stage.processes.end().await;
+}
+
 /// The weights of an `HTTPRoute` are where the app is after each move, whenever orchestrator was killed, and never 0 all together.
 pub async fn behind_a_gateway() {
     let shape = Shape { members: vec![MEMBERS[0], MEMBERS[2]], ..Shape::default() };

@@ -248,7 +248,7 @@ type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 fn cluster_rows(clusters: &[ClusterCapacity], agents: &[AgentView], wide: bool) -> Rows {
     let mut head = vec!["NAME", "PROVIDER", "PRIORITY", "STATE", "CPU", "MEMORY", "APPS"];
     if wide {
-        head.extend(["FREE", "RESERVED", "USED", "NODES", "AGE", "AGENTS", "REASON"]);
+        head.extend(["FREE", "RESERVED", "USED", "NODES", "AGE", "LINK", "AGENTS", "REASON"]);
     }
     let row = |c: &ClusterCapacity| {
         let room = &c.total;
@@ -268,6 +268,7 @@ fn cluster_rows(clusters: &[ClusterCapacity], agents: &[AgentView], wide: bool) 
                 room.used.as_ref().map_or_else(|| "-".into(), output::amounts),
                 c.nodes.len().to_string(),
                 c.age_ms.map_or_else(|| "unknown".into(), |ms| format!("{:.0} s", ms as f64 / 1000.0)),
+                c.link.as_ref().map_or_else(|| "-".into(), words::link),
                 agents_of(c, agents),
                 [c.reason.clone(), c.cordoned.as_ref().map(|cordon| format!("cordoned since {}: {}", cordon.since, cordon.reason))]
                     .into_iter()

@@ -74,6 +74,9 @@ struct Cluster {
     cordoned: Option<String>,
     meters: Vec<Meter>,
     apps: Vec<App>,
+    /// How its agent is, if it is reached through one.
+    link: Option<String>,
+    linked: bool,
     agents: Vec<AgentLine>,
     actions: Vec<Action>,
 }
@@ -146,6 +149,8 @@ impl Cluster {
             cordoned: c.cordoned.as_ref().map(|cordon| format!("since {}: {}", cordon.since, cordon.reason)),
             meters: vec![meter("CPU", &c.total, |a| a.cpu), meter("memory", &c.total, |a| a.memory)],
             apps: apps.collect(),
+            link: c.link.as_ref().map(words::link),
+            linked: c.link.as_ref().is_some_and(|link| link.connected_since.is_some()),
             agents,
             actions: vec![Action::drain(&c.provider, &c.cluster), Action::cordon(&c.provider, &c.cluster, c.cordoned.is_some())],
         }
@@ -383,7 +388,7 @@ mod tests {
         };
         let cluster: ClusterCapacity =
             serde_json::from_value(json!({"member": "onprem+a", "cluster": "a", "clusterProvider": "onprem", "priority": 1,
-            "state": "Ready", "total": room, "nodes": [], "apps": [claim("default", "web"), claim("drover:agents", "memory-guard")]}))
+            "state": "Ready", "link": {"connectedSince": "2026-11-25T10:00:00.5Z", "version": "1.2.3"}, "total": room, "nodes": [], "apps": [claim("default", "web"), claim("drover:agents", "memory-guard")]}))
             .unwrap();
         let copy = AgentCopy {
             member: cluster.member.clone(),
@@ -404,6 +409,7 @@ mod tests {
         };
         let page = Overview::new(&[cluster], &[agent], &[], &[], vec![]).render().unwrap();
         assert!(page.contains("agent memory-guard 1.2 Healthy: 2 nodes, 9 containers, memory 91 %"), "{page}");
+        assert!(page.contains("link connected since 2026-11-25T10:00:00Z, drover-link 1.2.3"), "{page}");
         assert!(page.contains("/ui/apps/default/web/") && !page.contains("/ui/apps/drover:agents/"), "an agent has no page of an app");
     }
 }
