@@ -37,6 +37,28 @@ pub struct AppView {
     /// Members at which a new copy did not become ready in the last ten minutes. No plan moves the app there meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<AppRefusal>,
+    /// Clusters where it suffers, as the active policy of its project says: reasons for which it, or another app of the project there, is
+    /// moved without a newcomer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suffering: Vec<AppSuffering>,
+}
+
+/// A reason for a planned move of an app, or of another one of its project that suffers on the same cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppSuffering {
+    pub member: MemberKey,
+    /// The policy for which it is a reason.
+    pub policy: String,
+    /// Which value is too high, and for how long, for people.
+    pub reason: String,
+    /// Seconds for which it has been too high.
+    pub seconds: u32,
+    /// Seconds for which it must be too high until one of the apps that suffer there is moved.
+    pub for_seconds: u32,
+    /// What the last attempt to move one of them has led to, for people; absent if there was none, or the pause after it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<String>,
 }
 
 /// The share that an autoscaler in one cluster has of bounds that count for all clusters of an app together.

@@ -91,6 +91,10 @@ pub struct PlanDocument {
     /// The purpose of the plan: `newcomer`, `drain` or `relieve`.
     pub kind: PlanSubject,
     pub state: PlanState,
+    /// Why an app is to move although nobody needs its room: what an agent reports of it, and the policy for which that is a reason, or
+    /// that it has grown beyond the room there. Only plans of the kind `relieve` have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Why the plan was refused or superseded, or what became of the room although it was applied; for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -135,10 +139,32 @@ impl From<&PlanKind> for PlanSubject {
     }
 }
 
-/// Answer of `GET /internal/reliefs`: the clusters from which an app should be moved now, as policies say.
+/// Answer of `GET /internal/reliefs`: where apps suffer, as policies say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReliefList {
+    /// The clusters from which an app should be moved now.
     pub items: Vec<Relief>,
+    /// All apps of which a value is too high, also if it is not time yet.
+    #[serde(default)]
+    pub suffering: Vec<SufferingApp>,
+}
+
+/// An app of which a value that its project's policy names is too high.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SufferingApp {
+    pub project: String,
+    /// Name of the policy.
+    pub policy: String,
+    /// The claim of the app.
+    pub claim: Uuid,
+    pub member: MemberKey,
+    /// Which value, and for how long, for people.
+    pub reason: String,
+    /// Seconds for which it has been too high.
+    pub seconds: u32,
+    /// Seconds for which it must be too high until one of the apps that suffer there is moved.
+    pub for_seconds: u32,
 }
 
 /// A cluster from which an app of a project should be moved.

@@ -83,7 +83,7 @@ pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
 pub use reachability::{Reachability, UnknownReachability};
-pub use relief::{ReliefDue, ReliefMetric, ReliefReading, ReliefRule, ReliefRules, ReliefWatch};
+pub use relief::{ReliefDue, ReliefLook, ReliefMetric, ReliefReading, ReliefRule, ReliefRules, ReliefWatch, Suffering};
 pub use resize::{Growth, room_beside, room_of_update};
 pub use room::MemberRoom;
 pub use scheduler::outlook;

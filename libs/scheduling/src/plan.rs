@@ -35,6 +35,9 @@ pub enum PlanKind {
         /// What they need by now, if that is more than they have claimed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         demand: Option<Demand>,
+        /// Why one is to move, for people.
+        #[serde(default)]
+        reason: String,
     },
 }
 

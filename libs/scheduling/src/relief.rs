@@ -115,12 +115,34 @@ pub struct ReliefDue {
     pub reason: String,
 }
 
+/// An app of which a value is too high, whether or not it is time already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suffering {
+    pub claim: Uuid,
+    pub member: MemberKey,
+    /// For people.
+    pub reason: String,
+    /// For how long it has counted.
+    pub seconds: u32,
+    /// For how long it must count.
+    pub for_seconds: u32,
+}
+
+/// What there is to say of the apps of a project.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReliefLook {
+    pub due: Vec<ReliefDue>,
+    /// Everything that counts; those that are due, too.
+    pub suffering: Vec<Suffering>,
+}
+
 /// Remembers since when values are too high: by project, app and metric.
 #[derive(Clone, Debug, Default)]
 pub struct ReliefWatch(HashMap<String, HashMap<(Uuid, ReliefMetric), f64>>);
 
 impl ReliefWatch {
-    /// Takes in what is reported at `now` (seconds) of the apps of a project, and returns what is due. `everywhere`: the same of all apps.
+    /// Takes in what is reported at `now` (seconds) of the apps of a project, and returns what counts and what is due. `everywhere`: the same of all
+    /// apps.
     pub fn look(
         &mut self,
         now: f64,
@@ -128,10 +150,10 @@ impl ReliefWatch {
         rules: &[ReliefRule],
         own: &[ReliefReading],
         everywhere: &[ReliefReading],
-    ) -> Vec<ReliefDue> {
+    ) -> ReliefLook {
         let before = self.0.remove(project).unwrap_or_default();
         let mut counted = HashMap::new();
-        let mut due: Vec<ReliefDue> = Vec::new();
+        let ReliefLook { mut due, mut suffering } = ReliefLook::default();
         for rule in rules {
             for reading in own {
                 let key = (reading.claim, rule.metric);
@@ -142,6 +164,14 @@ impl ReliefWatch {
                 }
                 let since = since.unwrap_or(now);
                 counted.insert(key, since);
+                suffering.push(Suffering {
+                    claim: reading.claim,
+                    member: reading.member.clone(),
+                    reason: sentence(rule, value, now - since),
+                    // A float becomes the nearest integer that there is.
+                    seconds: (now - since) as u32,
+                    for_seconds: rule.for_seconds,
+                });
                 if now - since < f64::from(rule.for_seconds) {
                     continue;
                 }
@@ -158,7 +188,7 @@ impl ReliefWatch {
             }
         }
         self.0.insert(project.to_owned(), counted);
-        due
+        ReliefLook { due, suffering }
     }
 
     /// Forgets projects that have no rules any more.
@@ -206,7 +236,7 @@ mod tests {
 
     fn look(watch: &mut ReliefWatch, now: f64, until: Option<f64>, memory: Option<f64>) -> usize {
         let own = [reading(1, "a", memory)];
-        watch.look(now, "shop", &[rule(until)], &own, &own).len()
+        watch.look(now, "shop", &[rule(until)], &own, &own).due.len()
     }
 
     #[test]
@@ -234,13 +264,16 @@ mod tests {
         let mut watch = ReliefWatch::default();
         let own = [reading(1, "a", Some(95.0)), reading(2, "a", Some(93.0)), reading(3, "b", Some(10.0))];
         let all = [own.as_slice(), &[reading(4, "c", Some(92.0)), reading(5, "d", None)]].concat();
-        watch.look(0.0, "shop", &[rule(None)], &own, &all);
-        let due = watch.look(130.0, "shop", &[rule(None)], &own, &all);
+        let begun = watch.look(0.0, "shop", &[rule(None)], &own, &all);
+        let counting: Vec<_> = begun.suffering.iter().map(|one| (one.claim.as_u128(), one.seconds, one.for_seconds)).collect();
+        assert_eq!((counting, begun.due.len()), (vec![(1, 0, 120), (2, 0, 120)], 0), "people may know before it is time");
+        let ReliefLook { due, suffering } = watch.look(130.0, "shop", &[rule(None)], &own, &all);
+        assert_eq!((suffering.len(), suffering[0].seconds), (2, 130));
         assert_eq!(due.len(), 1);
         assert_eq!((due[0].claims.len(), due[0].avoid.as_slice()), (2, &[MemberKey::new("p", "c")][..]));
         assert_eq!(due[0].reason, "the memory of its fullest node is in use by 95 %, above 90 % for 130 s");
         watch.retain(|_| false);
-        assert!(watch.look(140.0, "shop", &[rule(None)], &own, &all).is_empty());
+        assert!(watch.look(140.0, "shop", &[rule(None)], &own, &all).due.is_empty());
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Resul
 /// A plan as people read it; with `why_not` also why each other candidate stays.
 pub fn text(document: &PlanDocument, why_not: bool) -> String {
     let mut text = format!("plan {}  {:?}  {}\n", document.id, document.state, document.kind);
+    if let Some(reason) = &document.reason {
+        text.push_str(&format!("because {reason}\n"));
+    }
     if let Some(why) = &document.why {
         text.push_str(&format!("{why}\n"));
     }

@@ -8,9 +8,11 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use drover_api::agents::AgentList;
 use drover_api::apps::{AppBinding, AppList, AppView};
+use drover_api::ledger::Explanation;
 use drover_api::members::{CopyEvent, CopyEvents, CopyPod, CopyPods};
 use drover_api::operations::Operation;
 use drover_api::traffic::RouteList;
+use drover_api::words;
 use drover_service::ProblemDocument;
 use drover_service::clients::{Called, ClientInfo, migration, orchestrator, placement};
 use drover_service::{Answer, Path, Peer, PeerError, Problem, Query, codes, segment};
@@ -113,8 +115,11 @@ async fn facts(services: &Services, view: &View, app: &AppView, group: &str) -> 
         orchestrator.get::<RouteList>("/v2/routes"),
         futures::future::join_all(copies),
     );
-    let mut facts = Facts::default();
-    facts.explanation = explanation.answer(&placement).ok().and_then(|explanation| view.of_document(Shown::Explanation, explanation));
+    let explanation = explanation.answer(&placement).ok().and_then(|explanation| view.of_document(Shown::Explanation, explanation));
+    let mut facts = Facts { explanation, ..Facts::default() };
+    if let Some(moved) = facts.explanation.as_ref().filter(|explanation| explanation.moved) {
+        facts.moved = moved_by(&once(Upstream::Migration).into(), view, moved).await;
+    }
     facts.status = told(status, "its objects", &mut facts.problems);
     facts.revisions = told(revisions, "its revisions", &mut facts.problems).unwrap_or_default();
     facts.routes = told(routes, "its routes", &mut facts.problems).map(|list| list.items).unwrap_or_default();
@@ -125,6 +130,13 @@ async fn facts(services: &Services, view: &View, app: &AppView, group: &str) -> 
         facts.logs.extend(logs);
     }
     facts
+}
+
+/// Why a plan moved an app to where it is. Nothing, if the plan is an old one, or one for others whom the sender does not see.
+async fn moved_by(migration: &migration::Client, view: &View, of: &Explanation) -> Option<String> {
+    let plans = migration.plan_list(None, None).await.answer(migration).ok()?;
+    let plans = view.of_document(Shown::Plans, plans)?.items;
+    of.room.iter().find_map(|claim| words::moved_by(&plans, of.dig.id, &of.app, &claim.member.0))
 }
 
 /// How many of its last lines the page shows of a log.

@@ -6,8 +6,9 @@ use drover_api::agents::AgentView;
 use drover_api::apps::{AppList, AppRefusal, AppView, PolicyBounds};
 use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
-use drover_api::plans::PlanDocument;
+use drover_api::plans::{PlanDocument, PlanList};
 use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove};
+use drover_api::words;
 use serde_json::json;
 
 use crate::globals::Format;
@@ -41,7 +42,8 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
         Some(item) => running(session, item).await,
         None => String::new(),
     };
-    output::write_stdout(&(text(&app, &explanation, item.as_ref()) + &running))?;
+    let moved = moved(session, &explanation).await;
+    output::write_stdout(&(text(&app, &explanation, item.as_ref()) + &moved + &running))?;
     if lacks_room(&explanation) {
         output::write_stdout("\nwhat would have to move:")?;
         return match wanted_plan(session, &explanation).await {
@@ -76,7 +78,23 @@ async fn app_of(session: &Session, of: &Explanation) -> Result<Option<AppView>> 
 /// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
 async fn running(session: &Session, item: &AppView) -> String {
     let agents = agents::all(&session.client).await.unwrap_or_default();
-    scaled(item) + &bounds(item) + &reported(item, &agents) + &refusals(item)
+    scaled(item) + &bounds(item) + &reported(item, &agents) + &suffering(item) + &refusals(item)
+}
+
+/// Why it, or another app of its project that suffers on the same cluster, is to be moved without a newcomer.
+fn suffering(item: &AppView) -> String {
+    item.suffering.iter().map(|one| words::suffering(one) + "\n").collect()
+}
+
+/// Which plan moved it to where it is, and why; empty if it was not moved, or the plan is not known any more.
+async fn moved(session: &Session, explanation: &Explanation) -> String {
+    if !explanation.moved {
+        return String::new();
+    }
+    let Ok(plans) = session.client.read::<_, PlanList>(session.client.api.plan_list(None, None)).await else { return String::new() };
+    let here = explanation.room.iter().map(|claim| claim.member.0.as_str());
+    let said = here.filter_map(|member| words::moved_by(&plans.items, explanation.dig.id, &explanation.app, member));
+    said.map(|line| line + "\n").collect()
 }
 
 /// A node whose memory would be exhausted within this many seconds is mentioned.

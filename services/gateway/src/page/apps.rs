@@ -116,6 +116,8 @@ fn copies(app: &AppView) -> Vec<Copy> {
 #[derive(Default)]
 pub struct Facts {
     pub explanation: Option<Explanation>,
+    /// Which plan moved it to where it is, and why.
+    pub moved: Option<String>,
     pub status: Option<DigStatus>,
     pub revisions: Value,
     /// Of all apps.
@@ -136,6 +138,8 @@ pub struct AppPage {
     state: String,
     /// Where it is and why, in one sentence.
     sentence: String,
+    /// Why it, or another app there, is to be moved without a newcomer.
+    suffering: Vec<String>,
     operation: Option<String>,
     copies: Vec<Copy>,
     objects: Vec<Object>,
@@ -178,7 +182,8 @@ impl AppPage {
         Self {
             name: format!("{}/{}", app.composite_app, app.app),
             state: app.state.clone(),
-            sentence: sentence(app, facts.explanation.as_ref()),
+            sentence: sentence(app, facts.explanation.as_ref(), facts.moved.as_deref()),
+            suffering: app.suffering.iter().map(words::suffering).collect(),
             operation: app.operation.map(|id| id.to_string()),
             copies: copies(app),
             objects: facts.status.iter().flat_map(|status| objects(status, &app.app)).collect(),
@@ -211,7 +216,7 @@ fn places(explanation: &Explanation) -> Vec<Place> {
 }
 
 /// For example: `shop/web runs on onprem+private-a, where it was placed because …`.
-fn sentence(app: &AppView, explanation: Option<&Explanation>) -> String {
+fn sentence(app: &AppView, explanation: Option<&Explanation>, moved: Option<&str>) -> String {
     let name = format!("{}/{}", app.composite_app, app.app);
     let members: Vec<&str> = app.bindings.iter().map(|copy| copy.member.0.as_str()).collect();
     if members.is_empty() {
@@ -221,7 +226,10 @@ fn sentence(app: &AppView, explanation: Option<&Explanation>) -> String {
     let here = format!("{name} is on {}", members.join(" and "));
     let Some(explanation) = explanation else { return format!("{here}.") };
     if explanation.moved {
-        return format!("{here}; it was moved there to make room for another app or to empty a cluster.");
+        return match moved {
+            Some(why) => format!("{here}; {why}."),
+            None => format!("{here}; a plan moved it there after it was placed."),
+        };
     }
     let chosen = places(explanation).into_iter().find(|place| place.verdict == "chosen" && members.contains(&place.member.as_str()));
     match chosen {
@@ -295,6 +303,7 @@ mod tests {
             operation: None,
             bindings: members.iter().map(copy).collect(),
             refused: vec![],
+            suffering: vec![],
         }
     }
 
@@ -310,9 +319,9 @@ mod tests {
 
     #[test]
     fn sentence_says_where_and_why_not() {
-        assert_eq!(sentence(&app("web", "Instantiated", &["onprem+a"]), None), "shop/web is on onprem+a.");
+        assert_eq!(sentence(&app("web", "Instantiated", &["onprem+a"]), None, None), "shop/web is on onprem+a.");
         let failed = AppView { reason: Some("no cluster has room".into()), ..app("web", "Failed", &[]) };
-        assert_eq!(sentence(&failed, None), "shop/web runs nowhere; it is Failed: no cluster has room.");
+        assert_eq!(sentence(&failed, None, None), "shop/web runs nowhere; it is Failed: no cluster has room.");
     }
 
     #[test]

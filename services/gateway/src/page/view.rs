@@ -256,6 +256,7 @@ pub struct PlanPage {
     moves: Vec<MoveRow>,
     tried: Vec<String>,
     candidates: Vec<CandidateRow>,
+    reason: Option<String>,
     why: Option<String>,
     operation: Option<String>,
     actions: Vec<Action>,
@@ -294,6 +295,7 @@ impl PlanPage {
             _ => Vec::new(),
         };
         Self {
+            reason: document.reason.clone(),
             why: document.why.clone(),
             operation: document.operation.map(|id| id.to_string()),
             actions,

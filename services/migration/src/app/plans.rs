@@ -41,8 +41,13 @@ impl App {
         let (dry_run, made_for) = (order.dry_run, order.operation);
         let (input, result) = self.make_with_known_fleet(order).await?;
         let subject = PlanSubject::from(&input.request.kind);
+        let reason = match &input.request.kind {
+            PlanKind::Relieve { reason, .. } => Some(reason.clone()).filter(|reason| !reason.is_empty()),
+            PlanKind::Newcomer { .. } | PlanKind::Drain { .. } => None,
+        };
         let new = plans::NewPlan {
             subject,
+            reason,
             made_for,
             policy: input.request.policy.name.clone(),
             made_on: input.head.to_string(),

@@ -5,8 +5,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use drover_api::plans::Relief;
-use drover_scheduling::{Capacity, ClaimState, Fleet, ReliefReading, ReliefWatch};
+use drover_api::plans::{Relief, ReliefList, SufferingApp};
+use drover_scheduling::{Capacity, ClaimState, Fleet, ReliefLook, ReliefReading, ReliefWatch};
 
 use super::{App, PlanError};
 use crate::resources::policy::{POLICY, PolicySpec};
@@ -18,19 +18,19 @@ pub struct Reliefs(Mutex<Looked>);
 struct Looked {
     begun: Instant,
     watch: ReliefWatch,
-    due: Vec<Relief>,
+    found: ReliefList,
 }
 
 impl Default for Reliefs {
     fn default() -> Self {
-        Self(Mutex::new(Looked { begun: Instant::now(), watch: ReliefWatch::default(), due: Vec::new() }))
+        Self(Mutex::new(Looked { begun: Instant::now(), watch: ReliefWatch::default(), found: ReliefList::default() }))
     }
 }
 
 impl Reliefs {
-    /// The clusters from which an app should be moved, as of the last look.
-    pub fn due(&self) -> Vec<Relief> {
-        self.lock().due.clone()
+    /// Where apps suffer, as of the last look.
+    pub fn found(&self) -> ReliefList {
+        self.lock().found.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Looked> {
@@ -57,11 +57,21 @@ impl App {
         let mut looked = self.reliefs.lock();
         let now = looked.begun.elapsed().as_secs_f64();
         looked.watch.retain(|project| rules.iter().any(|(of, _, _)| of == project));
-        let mut due = Vec::new();
+        let mut list = ReliefList::default();
         for (project, policy, spec) in rules {
             let Some(planned) = &spec.planned_moves else { continue };
             let own: Vec<ReliefReading> = readings.iter().filter(|(of, _)| of == project).map(|(_, reading)| reading.clone()).collect();
-            due.extend(looked.watch.look(now, project, &planned.when, &own, &all).into_iter().map(|due| Relief {
+            let ReliefLook { due, suffering } = looked.watch.look(now, project, &planned.when, &own, &all);
+            list.suffering.extend(suffering.into_iter().map(|one| SufferingApp {
+                project: project.clone(),
+                policy: policy.clone(),
+                claim: one.claim,
+                member: one.member,
+                reason: one.reason,
+                seconds: one.seconds,
+                for_seconds: one.for_seconds,
+            }));
+            list.items.extend(due.into_iter().map(|due| Relief {
                 project: project.clone(),
                 policy: policy.clone(),
                 member: due.member,
@@ -71,7 +81,7 @@ impl App {
                 rest_seconds: planned.rest_seconds,
             }));
         }
-        looked.due = due;
+        looked.found = list;
         found.map(drop)
     }
 

@@ -40,7 +40,7 @@ pub async fn accept(
 #[utoipa::path(get, path = "/internal/reliefs", operation_id = "relief_list", tag = "peer",
     responses((status = 200, description = "Where apps suffer", body = ReliefList)))]
 pub async fn reliefs(State(app): State<App>) -> Json<ReliefList> {
-    Json(ReliefList { items: app.reliefs.due() })
+    Json(app.reliefs.found())
 }
 
 /// Query: whether to store the plan, and how to search for it.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 struct Row {
     id: Uuid,
     subject: Json<PlanSubject>,
+    reason: Option<String>,
     state: String,
     operation: Option<Uuid>,
     result: Json<PlanResult>,
@@ -22,7 +23,7 @@ struct Row {
 /// A query for [`Row`]s.
 macro_rules! select {
     ($rest:literal) => {
-        concat!("select id, subject, state, operation, result, policy, made_on, why, created_at from plan ", $rest)
+        concat!("select id, subject, reason, state, operation, result, policy, made_on, why, created_at from plan ", $rest)
     };
 }
 
@@ -45,6 +46,7 @@ impl From<Row> for PlanDocument {
                 "superseded" => PlanState::Superseded,
                 _ => PlanState::Proposed,
             },
+            reason: row.reason,
             why: row.why,
             operation: row.operation,
             plan,
@@ -59,6 +61,8 @@ impl From<Row> for PlanDocument {
 /// A plan that is not stored yet.
 pub struct NewPlan {
     pub subject: PlanSubject,
+    /// Why an app is to move, for people, unless somebody needs the room.
+    pub reason: Option<String>,
     /// The operation that the plan is made for.
     pub made_for: Option<Uuid>,
     /// The plan, or the reasons why there is none.
@@ -85,6 +89,7 @@ impl NewPlan {
             id,
             state: self.state().to_owned(),
             subject: Json(self.subject),
+            reason: self.reason,
             operation: None,
             result: Json(self.result),
             policy: self.policy,
@@ -104,8 +109,8 @@ impl NewPlan {
 pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDocument> {
     let state = plan.state();
     let mut tx = store.begin().await?;
-    let stored = sqlx::query("insert into plan (id, subject, state, result, policy, made_on, input, made_for) values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (id) do nothing")
-        .bind(id).bind(Json(plan.subject)).bind(state).bind(Json(plan.result)).bind(plan.policy).bind(plan.made_on).bind(plan.input).bind(plan.made_for)
+    let stored = sqlx::query("insert into plan (id, subject, state, result, policy, made_on, input, made_for, reason) values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (id) do nothing")
+        .bind(id).bind(Json(plan.subject)).bind(state).bind(Json(plan.result)).bind(plan.policy).bind(plan.made_on).bind(plan.input).bind(plan.made_for).bind(plan.reason)
         .execute(&mut *tx).await?;
     if let Some(operation) = plan.made_for.filter(|_| stored.rows_affected() == 1) {
         sqlx::query("update plan set state = 'superseded', why = $3 where made_for = $1 and id <> $2 and state = 'proposed'")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_api::plans::{PlanOrder, PlanState, PlanSubject, Relief, ReliefList};
+use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject, Relief, ReliefList};
 use drover_scheduling::{Capacity, Claim, MemberKey, PlanKind};
 use drover_testkit::{eventually, test_db};
 use reqwest::Method;
@@ -55,14 +55,29 @@ async fn policy_says_when_it_is_time_and_the_plan_moves_one_app() {
     assert!(due(&migration).await.items.is_empty());
 
     let when = json!([{"metric": "memory_pressure", "above": 90, "forSeconds": 0}]);
+    let later = json!([{"metric": "memory_pressure", "above": 90, "forSeconds": 3600}]);
+    migration.policy(json!({"active": true, "plannedMoves": {"when": later}})).await;
+    let counting =
+        eventually(Duration::from_secs(30), async || due(&migration).await.suffering.into_iter().find(|one| one.claim == web.id)).await;
+    assert_eq!((counting.member.0.as_str(), counting.policy.as_str(), counting.for_seconds), (A, "p", 3600), "{counting:?}");
+    assert!(counting.reason.contains("in use by 95 %, above 90 %"), "{counting:?}");
+    assert!(due(&migration).await.items.is_empty(), "it is not time yet");
     migration.policy(json!({"active": true, "plannedMoves": {"when": when, "restSeconds": 300}})).await;
     let relief = eventually(Duration::from_secs(30), async || of_a(&migration).await).await;
     assert_eq!((relief.project.as_str(), relief.policy.as_str(), relief.rest_seconds), ("default", "p", 300));
     assert_eq!((relief.member.0.as_str(), relief.claims.as_slice(), relief.avoid.len()), (A, &[web.id][..], 1), "{relief:?}");
 
-    let kind = PlanKind::Relieve { member: relief.member, project: relief.project, claims: relief.claims, demand: None };
+    let kind = PlanKind::Relieve {
+        member: relief.member,
+        project: relief.project,
+        claims: relief.claims,
+        demand: None,
+        reason: "it suffers".into(),
+    };
     let plan = migration.plan(&PlanOrder { kind, ..newcomer("nobody", vec![]) }).await;
     assert_eq!((&plan.kind, plan.state), (&PlanSubject::Relieve(MemberKey(A.into())), PlanState::Proposed));
+    let stored: PlanDocument = migration.ok(Method::GET, &format!("/v2/plans/{}", plan.id), &Value::Null).await;
+    assert_eq!((plan.reason.as_deref(), stored.reason.as_deref()), (Some("it suffers"), Some("it suffers")));
     assert_eq!(moved(&plan), ["web"], "the app that suffers moves, not the one that would be the first for a newcomer");
 
     // It does not suffer any more.

@@ -43,6 +43,7 @@ impl App {
             refused.entry((one.dig, one.app)).or_default().push(AppRefusal { member: one.member, reason: one.reason });
         }
         tx.rollback().await?;
+        let mut suffering = self.relief_attempts.suffering();
 
         let mut items = Vec::new();
         for group in groups {
@@ -53,6 +54,7 @@ impl App {
             let state = group.kind.as_deref().map_or(settled, |kind| state_during(kind, group.waiting));
             let reason = group.failed.filter(|_| group.kind.is_none());
             for app in apps.remove(&group.dig_id).unwrap_or_default() {
+                let bindings = copies.remove(&(group.dig_id, app.clone())).unwrap_or_default();
                 items.push(AppView {
                     project: project.to_owned(),
                     composite_app: composite_app.to_owned(),
@@ -62,7 +64,8 @@ impl App {
                     reason: reason.clone(),
                     operation: group.operation,
                     refused: refused.remove(&(group.dig_id, app.clone())).unwrap_or_default(),
-                    bindings: copies.remove(&(group.dig_id, app.clone())).unwrap_or_default(),
+                    suffering: bindings.iter().filter_map(|copy| suffering.remove(&copy.binding)).flatten().collect(),
+                    bindings,
                     app,
                 });
             }

@@ -12,6 +12,7 @@ use drover_api::scheduling::Demand;
 use drover_service::Problem;
 use uuid::Uuid;
 
+use super::reliefs::WantedMove;
 use super::{App, Error};
 use crate::store::binding::Binding;
 use crate::store::hold;
@@ -97,7 +98,9 @@ impl App {
     async fn move_grown(&self, copy: &Binding, demand: &Demand) -> Result<(), Problem> {
         let operation = Uuid::now_v7();
         let (member, project) = (copy.member.clone(), copy.dig.project.clone());
-        let mut order = self.relief_order(member, project, vec![copy.id], Some(demand.clone()), &[], operation).await?;
+        let reason = "it has grown beyond the room there, and no plan makes more".to_owned();
+        let wanted = WantedMove { member, project, claims: vec![copy.id], demand: Some(demand.clone()), reason };
+        let mut order = self.relief_order(wanted, &[], operation).await?;
         order.dry_run = true;
         if self.services.migration.plan(Uuid::now_v7(), &order).await?.state != PlanState::Proposed {
             return Ok(());

@@ -64,6 +64,7 @@ mod tests {
             operation: None,
             bindings: Vec::new(),
             refused: Vec::new(),
+            suffering: Vec::new(),
         };
         let all = [app("p", "a", "y"), app("p-2", "a", "x"), app("p", "a", "x"), app("p", "a-b", "x")];
         let (mut seen, mut after): (Vec<String>, Option<String>) = Default::default();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject, Relief, ReliefList};
-use drover_api::scheduling::{Claim, Infeasible, Ledger, MemberKey, Movability, Plan, PlanRequest, PlanResult, Policy, WhyNot};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject, Relief, ReliefList, SufferingApp};
+use drover_api::scheduling::{Claim, Infeasible, Ledger, MemberKey, Movability, Plan, PlanKind, PlanRequest, PlanResult, Policy, WhyNot};
 use drover_orchestrator::peers::{Migration, PeerError};
 use uuid::Uuid;
 
@@ -25,6 +25,8 @@ pub struct FakePlans {
     pub unheard: Mutex<usize>,
     /// Where apps suffer.
     pub reliefs: Mutex<Vec<Relief>>,
+    /// The apps that suffer.
+    pub suffering: Mutex<Vec<SufferingApp>>,
     /// Paths of documents below orchestrator's.
     pub below: Mutex<Vec<String>>,
     /// The groups (ends of their paths) whose migration intents have another priority than 10.
@@ -65,6 +67,7 @@ fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
         id,
         kind,
         state,
+        reason: None,
         why: None,
         operation: None,
         plan,
@@ -120,8 +123,12 @@ impl Migration for FakePlans {
             return Err(super::refused("migration", 503, "capacity_unknown", vec![]));
         }
         let kind = PlanSubject::from(&order.kind);
+        let reason = match &order.kind {
+            PlanKind::Relieve { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
         if let Some(ledger) = self.planner.lock().unwrap().clone() {
-            let document = made(id, kind, plan_of_production(ledger.copy(), order));
+            let document = PlanDocument { reason, ..made(id, kind, plan_of_production(ledger.copy(), order)) };
             if !order.dry_run {
                 stored.insert(id, document.clone());
             }
@@ -155,7 +162,7 @@ impl Migration for FakePlans {
     }
 
     async fn reliefs(&self) -> Result<ReliefList, PeerError> {
-        Ok(ReliefList { items: self.reliefs.lock().unwrap().clone() })
+        Ok(ReliefList { items: self.reliefs.lock().unwrap().clone(), suffering: self.suffering.lock().unwrap().clone() })
     }
     async fn has_documents(&self, collection: &str) -> Result<bool, PeerError> {
         Ok(self.below.lock().unwrap().iter().any(|path| path.starts_with(collection)))
