@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod carried;
+mod hour;
 mod hpa;
 mod kpa;
 mod limits;
