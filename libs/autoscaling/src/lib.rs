@@ -26,6 +26,7 @@ pub mod offline;
 pub mod qlearning;
 pub mod shares;
 pub mod threshold;
+pub mod to_zero;
 
 pub use carried::{Carried, Samples};
 pub use decide::{decide, limit_only};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::path::{activator, demo, queue_proxy};
+use crate::webhook::Webhook;
 
 /// The autoscaler of a cluster: scales by threshold, KPA or Q-learning, and records why.
 #[derive(Debug, Parser)]
@@ -64,4 +65,7 @@ pub struct Agent {
         value_delimiter = ','
     )]
     pub trust: Vec<String>,
+    /// Scale to zero by annotation.
+    #[command(flatten)]
+    pub webhook: Webhook,
 }

@@ -16,4 +16,5 @@ pub mod path;
 pub mod policy;
 pub mod status;
 pub mod watch_backoff;
+pub mod webhook;
 pub mod wire;

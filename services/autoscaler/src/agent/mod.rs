@@ -48,6 +48,7 @@ use crate::config::Agent;
 use crate::path;
 use crate::path::keeper::Keeper;
 use crate::path::push::{PushAnswer, PushClient};
+use crate::webhook::{self, Namespaces};
 use crate::wire::{Push, Standing};
 use callers::Callers;
 use clock::Clock;
@@ -176,9 +177,15 @@ pub async fn run(settings: Agent) -> Result<()> {
         move |_| election.clone().run(release.clone())
     });
     tasks.spawn(&scaling, never, "scaling", OnFailure::Restart, {
-        let (context, stop) = (context.clone(), stop.clone());
-        move |_| tend::act(context.clone(), settings.watch_namespace.clone(), leadership.clone(), stop.clone())
+        let (context, stop, namespace) = (context.clone(), stop.clone(), settings.watch_namespace.clone());
+        move |_| tend::act(context.clone(), namespace.clone(), leadership.clone(), stop.clone())
     });
+    let namespaces = Namespaces { own: settings.lease_namespace.clone(), watched: settings.watch_namespace.clone() };
+    let acts: webhook::Acts = Arc::new({
+        let leadership = context.leadership.clone();
+        move || leadership.remaining().is_some()
+    });
+    webhook::start(settings.webhook, namespaces, context.client.clone(), acts, &tasks, &rest, &stop).await?;
     tasks.spawn_once(&rest, stop.clone(), "http-server", |_| http::serve(listener, context));
     tokio::select! {
         () = failed.cancelled() => {}

@@ -17,3 +17,4 @@ mod support;
 mod tasks;
 mod transfer;
 mod two;
+mod webhook;

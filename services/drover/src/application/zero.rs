@@ -1,12 +1,10 @@
 //! `--scale-to-zero`: sets the annotation by which the services add what a Deployment needs for it.
 
 use anyhow::{Result, bail};
+use drover_autoscaling::to_zero::SCALE_TO_ZERO as ANNOTATION;
 use serde_json::{Value, json};
 
 use crate::input::Input;
-
-/// See services/orchestrator/src/render/zero.rs.
-const ANNOTATION: &str = "drover.io/scale-to-zero";
 
 /// Annotates the Deployments whose pods a Service selects.
 ///

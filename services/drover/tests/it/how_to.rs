@@ -25,7 +25,7 @@ const NOT_RUN: [(&str, usize); 15] = [
     ("looking.md", 2),
     ("memory-guard.md", 1),
     ("relocation.md", 0),
-    ("scale-to-zero.md", 2),
+    ("scale-to-zero.md", 3),
     ("stateful.md", 0),
     ("teams.md", 0),
     ("traffic.md", 5),

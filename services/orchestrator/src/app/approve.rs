@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::{AppRequest, PlacementTerms};
+use drover_autoscaling::to_zero;
 use drover_resources::{NoSpec, TypedDocument};
 use drover_store::{SealKey, Store};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use super::terms::{self, CloudMembers};
 use super::{App, Error, Group, GroupPath, actions, calls, grants, group};
 use crate::demand;
 use crate::render::prefer::PreferredPeers;
-use crate::render::{self, AppSource, RenderError, Rendered, zero};
+use crate::render::{self, AppSource, RenderError, Rendered};
 use crate::resources::app::AppSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
@@ -201,7 +202,7 @@ fn checked(
 
 /// The app with what its Deployments need that are to be scaled to zero.
 fn scaled_to_zero(source: &AppSource, rendered: Rendered, image: Option<&str>) -> Result<Rendered, Error> {
-    if !zero::is_asked(&rendered.objects) {
+    if !to_zero::is_asked(&rendered.objects) {
         return Ok(rendered);
     }
     let image = image.ok_or_else(|| {
@@ -209,7 +210,7 @@ fn scaled_to_zero(source: &AppSource, rendered: Rendered, image: Option<&str>) -
             .to_owned()
     });
     let refused = |reason| Error::Render(RenderError::Manifest { app: source.app.clone(), reason });
-    image.and_then(|image| zero::expand(rendered.objects, image)).and_then(Rendered::of).map_err(refused)
+    image.and_then(|image| to_zero::expand(rendered.objects, image)).and_then(Rendered::of).map_err(refused)
 }
 
 /// Whether bounds over all members can be read.

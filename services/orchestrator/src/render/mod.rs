@@ -11,7 +11,6 @@ mod known_apis;
 pub mod prefer;
 mod profile;
 mod sandbox;
-pub mod zero;
 
 use async_trait::async_trait;
 use drover_manifest::objects;

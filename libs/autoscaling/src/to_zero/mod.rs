@@ -3,8 +3,15 @@
 //! `drover.io/scale-to-zero` of a Deployment is `true`, or settings such as `max=20,concurrency=10`. Added are the sidecar that counts its
 //! requests, the drain before a pod ends, a Service for the pods and a ScalingPolicy; its own Service loses the selector, because the
 //! autoscaler writes who receives its requests (docs/how-to/scale-to-zero.md). Without the annotation nothing is changed.
+//!
+//! Used by orchestrator for the objects of an app, and by the agent's webhook for objects that somebody applies without Drover. These
+//! come back with what was added to them, so [`original`] takes it off again.
+
+mod original;
 
 use serde_json::{Value, json};
+
+pub use original::{is_expanded, keep_original, original};
 
 /// The annotation.
 pub const SCALE_TO_ZERO: &str = "drover.io/scale-to-zero";
@@ -106,7 +113,7 @@ fn change(objects: &mut [Value], index: usize, settings: &Settings, image: &str)
     let ready_path = probe["path"].as_str().filter(|_| resolves(container, &probe["port"], app.port)).map(str::to_owned);
 
     let pod = &mut objects[index]["spec"]["template"]["spec"];
-    pod["containers"][app.index]["lifecycle"]["preStop"] = json!({"httpGet": {"port": 8022, "path": "/wait-for-drain"}});
+    pod["containers"][app.index]["lifecycle"]["preStop"] = drain();
     push(pod, "containers", sidecar(&name, app.port, ready_path.as_deref(), settings, image));
     push(
         pod,
@@ -208,6 +215,11 @@ fn container_of(deployment: &Value, target: &Value) -> Result<AppContainer, Stri
 fn resolves(container: &Value, port: &Value, number: u64) -> bool {
     let ports = || container["ports"].as_array().into_iter().flatten();
     port.as_u64() == Some(number) || ports().any(|one| one["name"] == *port && one["containerPort"] == number)
+}
+
+/// The hook with which the app waits until the sidecar has drained.
+fn drain() -> Value {
+    json!({"httpGet": {"port": 8022, "path": "/wait-for-drain"}})
 }
 
 fn sidecar(policy: &str, port: u64, ready_path: Option<&str>, settings: &Settings, image: &str) -> Value {

@@ -1,0 +1,280 @@
+//! Adds what an admission request cannot: the Service of the pods and the ScalingPolicy; then the sidecar, if the Deployment was admitted
+//! without it; and last, when all pods have one, the Service of the app loses its selector. Without the annotation all of that goes again.
+//!
+//! Only the agent that acts does this. A pass reads everything anew, so nothing is lost by a restart or by a request that nobody answered.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_autoscaling::to_zero::{is_expanded, original};
+use drover_tasks::TaskHandle;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::expanded::{Expanded, MADE_BY, SCALE_TO_ZERO, covers, expanded, is_asked};
+use super::{Acts, Shared};
+use crate::path::slices;
+
+/// Time between two passes, unless something was admitted.
+const PERIOD: Duration = Duration::from_secs(10);
+/// After something was admitted: it is stored only then.
+const SOON: Duration = Duration::from_millis(500);
+/// Field manager of what is added.
+const MANAGER: &str = "drover-scale-to-zero";
+/// Objects that are read at once.
+const PAGE: u32 = 500;
+
+/// A kind of objects.
+pub struct Kind {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+}
+
+/// Deployments.
+pub const DEPLOYMENT: Kind = Kind { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" };
+const SERVICE: Kind = Kind { group: "", version: "v1", kind: "Service", plural: "services" };
+const ENDPOINTS: Kind = Kind { group: "", version: "v1", kind: "Endpoints", plural: "endpoints" };
+const SLICE: Kind = Kind { group: "discovery.k8s.io", version: "v1", kind: "EndpointSlice", plural: "endpointslices" };
+const POLICY: Kind = Kind { group: "drover.io", version: "v1alpha1", kind: "ScalingPolicy", plural: "scalingpolicies" };
+const AUTOSCALER: Kind = Kind { group: "autoscaling", version: "v2", kind: "HorizontalPodAutoscaler", plural: "horizontalpodautoscalers" };
+
+impl Kind {
+    fn resource(&self) -> ApiResource {
+        let api_version = if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) };
+        ApiResource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            api_version,
+            kind: self.kind.to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+
+    fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), namespace, &self.resource())
+    }
+
+    /// Items of a list do not say what they are.
+    fn value(&self, object: DynamicObject) -> Result<Value, String> {
+        let mut value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+        (value["apiVersion"], value["kind"]) = (json!(self.resource().api_version), json!(self.kind));
+        Ok(value)
+    }
+}
+
+/// An object of the cluster.
+///
+/// # Errors
+/// A sentence for people.
+pub async fn read(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+    let found = kind.api(client, namespace).get_opt(name).await;
+    found.map_err(|error| format!("{} {name} cannot be read: {error}", kind.kind))?.map(|object| kind.value(object)).transpose()
+}
+
+/// The Services and HorizontalPodAutoscalers of a namespace.
+///
+/// # Errors
+/// A sentence for people.
+pub async fn others(client: &Client, namespace: &str) -> Result<Vec<Value>, String> {
+    let mut all = Vec::new();
+    for kind in [SERVICE, AUTOSCALER] {
+        let list = kind.api(client, namespace).list(&ListParams::default()).await;
+        for object in list.map_err(|error| format!("objects of the kind {} cannot be read: {error}", kind.kind))?.items {
+            all.push(kind.value(object)?);
+        }
+    }
+    Ok(all)
+}
+
+/// What is remembered between passes. In memory only: after a restart each app is looked at once more.
+#[derive(Default)]
+struct Memory {
+    /// Why apps are not scaled to zero, as it was logged.
+    said: HashMap<(String, String), String>,
+    /// Apps for which nothing is left to do.
+    settled: HashSet<(String, String)>,
+}
+
+/// Makes passes while this agent acts; never returns.
+pub async fn run(shared: Arc<Shared>, namespace: Option<String>, acts: Acts, task: TaskHandle) {
+    let mut memory = Memory::default();
+    loop {
+        task.active();
+        if acts()
+            && let Err(error) = pass(&shared, namespace.as_deref(), &acts, &mut memory).await
+        {
+            tracing::warn!(error, "what scale to zero needs cannot be added now; the next attempt is soon");
+        }
+        if tokio::time::timeout(PERIOD, shared.admitted.notified()).await.is_ok() {
+            tokio::time::sleep(SOON).await;
+        }
+    }
+}
+
+async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, memory: &mut Memory) -> Result<(), String> {
+    let Memory { said, settled } = memory;
+    let asked = asked(&shared.client, namespace).await?;
+    for app in &asked {
+        if !acts() {
+            return Ok(());
+        }
+        match complete(shared, app, settled.contains(app)).await {
+            Ok(whole) => {
+                said.remove(app);
+                if whole {
+                    settled.insert(app.clone())
+                } else {
+                    settled.remove(app)
+                };
+            }
+            Err(reason) if said.get(app) == Some(&reason) => {}
+            Err(reason) => {
+                tracing::warn!(namespace = app.0, deployment = app.1, reason, "it is not scaled to zero");
+                said.insert(app.clone(), reason);
+            }
+        }
+    }
+    said.retain(|app, _| asked.contains(app));
+    settled.retain(|app| asked.contains(app));
+    undo_others(shared, namespace, &asked).await
+}
+
+/// Namespaces and names of the Deployments with the annotation. Only metadata is read, page by page: a cluster may have many.
+async fn asked(client: &Client, namespace: Option<&str>) -> Result<HashSet<(String, String)>, String> {
+    let api: Api<Deployment> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let mut asked = HashSet::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list_metadata(&params).await.map_err(|error| format!("Deployments cannot be listed: {error}"))?;
+        for PartialObjectMeta { metadata, .. } in page.items {
+            let object = json!({"kind": "Deployment", "metadata": {"labels": metadata.labels, "annotations": metadata.annotations}});
+            if is_asked(&object) && metadata.deletion_timestamp.is_none() {
+                asked.insert((metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default()));
+            }
+        }
+        match page.metadata.continue_.filter(|more| !more.is_empty()) {
+            Some(more) => params = params.continue_token(&more),
+            None => return Ok(asked),
+        }
+    }
+}
+
+/// Brings one app a step further. Returns whether nothing is left to do.
+async fn complete(shared: &Shared, (namespace, name): &(String, String), settled: bool) -> Result<bool, String> {
+    let client = &shared.client;
+    let Some(deployment) = read(client, &DEPLOYMENT, namespace, name).await?.filter(is_asked) else { return Ok(true) };
+    let others = others(client, namespace).await?;
+    let wanted = expanded(&deployment, &others, &shared.image)?;
+    for object in &wanted.added {
+        let kind = if object["kind"] == "Service" { &SERVICE } else { &POLICY };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let found = read(client, kind, namespace, name).await?;
+        if !found.is_some_and(|found| covers(&found, object)) {
+            let applied = kind.api(client, namespace).patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
+            applied.map_err(|error| format!("{} {name} cannot be applied: {error}", kind.kind))?;
+        }
+    }
+    let Expanded { deployment: with_sidecar, service, .. } = wanted;
+    if !covers(&deployment, &with_sidecar) {
+        replace(client, &DEPLOYMENT, with_sidecar).await?;
+        tracing::info!(namespace, deployment = name, "it has a sidecar now, and will be scaled to zero");
+        return Ok(false);
+    }
+    let service_name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let found = others.iter().find(|other| other["kind"] == "Service" && other["metadata"]["name"] == service_name.as_str());
+    // A pod without the sidecar would get no requests any more.
+    let selects = found.is_some_and(|found| found["spec"].get("selector").is_some());
+    if !rolled_out(&deployment) {
+        return Ok(false);
+    }
+    if selects || !found.is_some_and(|found| covers(found, &service)) {
+        replace(client, &SERVICE, service).await?;
+        return Ok(false);
+    }
+    // In the pass after that: Kubernetes may have written addresses while the selector went.
+    if !settled {
+        forget_addresses(client, namespace, &service_name).await?;
+    }
+    Ok(true)
+}
+
+/// Whether all its pods are of the present template.
+fn rolled_out(deployment: &Value) -> bool {
+    let count = |field: &str| deployment["status"][field].as_i64().unwrap_or_default();
+    deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"] && count("updatedReplicas") == count("replicas")
+}
+
+/// Deletes what Kubernetes has noted as the addresses of a Service. It leaves them alone when the selector goes, and requests would go
+/// past the sidecars for ever.
+async fn forget_addresses(client: &Client, namespace: &str, service: &str) -> Result<(), String> {
+    let failed = |error: kube::Error| format!("the old addresses of Service {service} cannot be deleted: {error}");
+    gone(ENDPOINTS.api(client, namespace).delete(service, &DeleteParams::default()).await).map_err(failed)?;
+    for by in ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"] {
+        let labels = format!("kubernetes.io/service-name={service},endpointslice.kubernetes.io/managed-by={by}");
+        let slices = SLICE.api(client, namespace);
+        slices.delete_collection(&DeleteParams::default(), &ListParams::default().labels(&labels)).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Gives Services their selectors back whose Deployments do not ask for scale to zero any more, and deletes what was added for them.
+async fn undo_others(shared: &Shared, namespace: Option<&str>, asked: &HashSet<(String, String)>) -> Result<(), String> {
+    let resource = SERVICE.resource();
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(shared.client.clone(), namespace, &resource),
+        None => Api::all_with(shared.client.clone(), &resource),
+    };
+    let public = ListParams::default().labels(&format!("{}={}", slices::PATH, slices::PUBLIC));
+    let list = api.list(&public).await.map_err(|error| format!("Services cannot be listed: {error}"))?;
+    for service in list.items {
+        let service = SERVICE.value(service)?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (metadata, policy) = (&service["metadata"], text(&service["metadata"]["labels"][slices::POLICY]));
+        let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+        if !is_expanded(&service) || !metadata["deletionTimestamp"].is_null() || asked.contains(&(namespace.clone(), policy.clone())) {
+            continue;
+        }
+        let client = &shared.client;
+        replace(client, &SERVICE, original(service)).await?;
+        let made = |object: &Value| object["metadata"]["labels"][MADE_BY] == SCALE_TO_ZERO;
+        for (kind, name) in [(&POLICY, &policy), (&SERVICE, &format!("{name}-pods"))] {
+            if read(client, kind, &namespace, name).await?.as_ref().is_some_and(made) {
+                let deleted = gone(kind.api(client, &namespace).delete(name, &DeleteParams::default()).await);
+                deleted.map_err(|error| format!("{} {name} cannot be deleted: {error}", kind.kind))?;
+            }
+        }
+        let slice = slices::name(&name);
+        let deleted = gone(SLICE.api(client, &namespace).delete(&slice, &DeleteParams::default()).await);
+        deleted.map_err(|error| format!("EndpointSlice {slice} cannot be deleted: {error}"))?;
+        tracing::info!(namespace, service = name, "it leads to the pods of its app again, which is not scaled to zero any more");
+    }
+    Ok(())
+}
+
+/// Writes an object as it is here, unless it has changed since it was read.
+async fn replace(client: &Client, kind: &Kind, object: Value) -> Result<(), String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    let failed = |error: String| format!("{} {name} cannot be written: {error}", kind.kind);
+    let object: DynamicObject = serde_json::from_value(object).map_err(|error| failed(error.to_string()))?;
+    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let written = kind.api(client, &namespace).replace(&name, &params, &object).await;
+    written.map(drop).map_err(|error| failed(error.to_string()))
+}
+
+/// Deleting what is not there is no failure.
+fn gone<T>(deleted: kube::Result<T>) -> kube::Result<()> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
