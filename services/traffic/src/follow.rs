@@ -3,6 +3,7 @@
 //! Level-triggered: only the newest state of each feed counts. What a service does not tell is kept: a synchronizer that starts anew has
 //! not listed its members yet, and a copy that no route has any more is forgotten anyway.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,10 @@ pub async fn store(path: Arc<DataPath>, disk: Disk, task: TaskHandle) {
     loop {
         task.active();
         if stored.as_ref() != Some(&path.table().used()) {
-            match disk.write(|| path.table().used()) {
+            let (of, to) = (path.clone(), disk.clone());
+            // Not on a thread that carries requests: a busy disk may take its time.
+            let written = tokio::task::spawn_blocking(move || to.write(|| of.table().used())).await;
+            match written.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
                 Ok(table) => stored = Some(table),
                 Err(error) => tracing::error!(file = %disk.file().display(), %error, "the table of routes cannot be stored"),
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use drover_api::traffic::RouteProtocol;
 use drover_service::Peers;
@@ -9,7 +10,7 @@ use drover_testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{PATIENCE, Process, Shop, client, free_port, route};
+use crate::support::{PATIENCE, Process, Shop, client, free_port, pod, route};
 
 #[tokio::test]
 async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
@@ -21,6 +22,41 @@ async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
     let answer = shop.client.get(format!("http://shop.example:{}/", shop.route.port)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     process.running.stop().await;
+}
+
+#[tokio::test]
+async fn requests_are_served_while_the_disk_does_not_answer() {
+    let mut shop = Shop::start().await;
+    let table = shop.dir.path().join("table.json");
+    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains("shop.example"))).await;
+    // Whoever opens it waits until somebody reads from it.
+    let new = shop.dir.path().join(format!("table.{}.new", std::process::id()));
+    assert!(std::process::Command::new("mkfifo").arg(&new).status().unwrap().success());
+    let (seen, waits) = std::sync::mpsc::channel::<()>();
+    // Not in the runtime: a process that waits for its disk there would never end.
+    let reader = std::thread::spawn(move || {
+        let in_time = waits.recv_timeout(PATIENCE).is_ok();
+        std::fs::read(&new).and_then(|_| std::fs::remove_file(&new)).expect("it is read");
+        in_time
+    });
+
+    let (third, address) = pod("web-3");
+    let changed = Instant::now();
+    shop.feeds.pods(shop.copy(), &[address], None);
+    shop.process.reports(shop.route.id, |report| report.backends[0].endpoints == 1 && report.backends[0].answering == 1).await;
+    // Several times as long as it takes until a change is stored.
+    while changed.elapsed() < Duration::from_secs(1) {
+        assert_eq!(shop.pod().await, "web-3");
+    }
+    seen.send(()).expect("somebody waits for it");
+    assert!(reader.join().unwrap(), "nothing was served while the table was being stored");
+
+    // It is stored when the disk answers again and something changes.
+    shop.route.hold_seconds = 7;
+    shop.feeds.route(&shop.route);
+    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains(&address.to_string()))).await;
+    drop(third);
+    shop.process.running.stop().await;
 }
 
 #[tokio::test]
