@@ -4,6 +4,7 @@
 //! second time only if the first attempt was certainly not begun, or if its method allows it (RFC 9110, 9.2.2).
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,12 +18,18 @@ use hyper::client::conn::http2;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
 use crate::body::{AnswerBody, Held, RequestBody};
 
 /// A pod that does not accept a connection within this time is treated as gone.
 const CONNECT: Duration = Duration::from_secs(2);
+/// A pod that takes in nothing of what it is sent for this long is treated as gone, with its node or its network, and its connection ends. An
+/// answer may take as long as it likes: while both sides are silent, the kernel asks whether the other one is there.
+const GONE: Duration = Duration::from_secs(30);
+/// Time between two such questions; the kernel gives up after nine without an answer, or after [`GONE`].
+const ASKED: Duration = Duration::from_secs(3);
 /// Shorter than the default idle limits of servers (5 s and more), so that a connection is rarely closed just when it is used again.
 const IDLE: Duration = Duration::from_secs(4);
 /// Header that marks requests from an activator, which has counted them already.
@@ -61,6 +68,9 @@ impl Default for Forwarder {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT));
+        connector.set_keepalive(Some(ASKED));
+        connector.set_keepalive_interval(Some(ASKED));
+        connector.set_tcp_user_timeout(Some(GONE));
         let http1 = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector);
         Self { http1, http2: Mutex::default() }
     }
@@ -196,11 +206,24 @@ impl Forwarder {
         let stream = tokio::time::timeout(CONNECT, TcpStream::connect(to)).await.map_err(|late| not_sent(&late))?;
         let stream = stream.map_err(|error| not_sent(&error))?;
         stream.set_nodelay(true).map_err(|error| not_sent(&error))?;
+        ends_with_its_pod(&stream).map_err(|error| not_sent(&error))?;
+        let gone = u32::try_from(GONE.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(&stream, gone).map_err(|error| not_sent(&error))?;
         let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| not_sent(&error))?;
         tokio::spawn(connection); // ends with its last sender or when the other side closes; its requests get the errors
         self.http2.lock().unwrap_or_else(PoisonError::into_inner).insert(to, sender.clone());
         Ok(sender)
     }
+}
+
+/// Has a connection on which both sides are silent end when its pod is gone without a word. Otherwise what waits for an answer waits for ever.
+///
+/// # Errors
+/// The socket does not allow it.
+pub fn ends_with_its_pod(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, ASKED)?;
+    Ok(sockopt::set_tcp_keepintvl(stream, ASKED)?)
 }
 
 fn failure(surely_not_sent: bool, forwarded: &ForwardedRequest, error: &dyn std::error::Error) -> ForwardError {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_proxy::forward::ends_with_its_pod;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -30,6 +31,7 @@ pub async fn carry(path: &Arc<DataPath>, port: u16, mut client: TcpStream) {
             Ok(Ok(mut pod)) => {
                 under_way.taken();
                 let _ = (client.set_nodelay(true), pod.set_nodelay(true)); // without it they are slower, but not wrong
+                let _ = ends_with_its_pod(&pod); // without it a client waits for a pod that is gone
                 // Either side may end it; there is nobody to report an error to.
                 let _ = copy_bidirectional(&mut client, &mut pod).await;
                 return;

@@ -7,3 +7,4 @@ mod killed;
 mod protocols;
 mod requests;
 mod support;
+mod vanished;
