@@ -49,13 +49,23 @@ pub async fn objects(session: &Session, application: &Application, expected: Opt
     Ok(counted.join(", "))
 }
 
-/// The StatefulSets of an application that have volume claims, as `StatefulSet/db on onprem+private-a`: Kubernetes keeps the claims.
+/// A StatefulSet with volume claims, which Kubernetes keeps.
+pub struct KeepingSet {
+    pub set: String,
+    /// The cluster, as `<provider>+<cluster>`.
+    pub member: String,
+}
+
+/// The StatefulSets of an application that have volume claims.
 ///
 /// # Errors
 /// The request fails.
-pub async fn keeping_volumes(session: &Session, application: &str) -> Result<Vec<String>> {
+pub async fn keeping_volumes(session: &Session, application: &str) -> Result<Vec<KeepingSet>> {
     let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
     let copies = list.items.into_iter().filter(|app| app.composite_app == application).flat_map(|app| app.bindings);
-    let sets = |copy: AppBinding| copy.keeping.into_iter().map(move |set| format!("StatefulSet/{set} on {}", copy.member));
+    let sets = |copy: AppBinding| {
+        let member = copy.member.0;
+        copy.keeping.into_iter().map(move |set| KeepingSet { set, member: member.clone() })
+    };
     Ok(copies.flat_map(sets).collect())
 }

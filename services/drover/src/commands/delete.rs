@@ -6,7 +6,8 @@ use drover_api::operations::OperationState;
 
 use super::apply;
 use super::documents::DocumentFiles;
-use crate::application::{Application, deployed, operation_of, remove, state};
+use crate::application::deployed::{self, KeepingSet};
+use crate::application::{Application, operation_of, remove, state};
 use crate::session::Session;
 use crate::watch;
 
@@ -47,27 +48,66 @@ async fn application(session: &Session, name: &str, delete_volumes: bool) -> Res
     if session.client.find(&application.composite).await?.is_none() {
         bail!("no application is called {name} in project {}; see `drover get apps`", session.project);
     }
-    let (mut with_volumes, mut deleted) = (Vec::new(), false);
+    let mut notes = Vec::new();
     if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
-        with_volumes = deployed::keeping_volumes(session, name).await?;
+        let sets = deployed::keeping_volumes(session, name).await?;
         let query = if delete_volumes { "?deleteVolumes=true" } else { "" };
         let answer = session.client.post(&format!("{}/terminate{query}", application.group), None).await?;
         let operation = watch::follow(&session.client, &operation_of(&answer)?).await?;
-        // An instantiation that goes on is cancelled instead, which is what was asked for.
-        if operation.state != OperationState::Cancelled {
-            // What the clusters did not let go has been named.
-            deleted = delete_volumes && !watch::succeeded(operation)?.kept.iter().any(|kept| kept.contains("PersistentVolumeClaim/"));
+        let kept = operation.kept.clone();
+        // An instantiation that goes on is cancelled instead, which is what was asked for. It deletes no volumes.
+        let cancelled = operation.state == OperationState::Cancelled;
+        if !cancelled {
+            watch::succeeded(operation)?;
         }
+        notes = about_volumes(&sets, &kept, delete_volumes && !cancelled);
     }
     remove::remove(session, &application).await?;
-    for set in with_volumes {
-        match deleted {
-            true => eprintln!("volume claims that {set} made are deleted"),
-            false => eprintln!(
-                "note: volume claims that {set} made stay there with their data, as in Kubernetes; `kubectl delete pvc` removes them, and `drover delete --delete-volumes` would have"
-            ),
-        }
-    }
+    notes.iter().for_each(|note| eprintln!("{note}"));
     eprintln!("{name} is gone");
     Ok(())
+}
+
+/// What remains to be said about the volume claims of these StatefulSets: the claims in `kept` were named while the operation was watched.
+fn about_volumes(sets: &[KeepingSet], kept: &[String], deleted: bool) -> Vec<String> {
+    let named = |KeepingSet { set, member }: &KeepingSet| {
+        let (claim, all) = (format!("-{set}-"), format!("/{set} stay"));
+        kept.iter().filter_map(|kept| kept.strip_prefix(&format!("on {member}: "))).any(|kept| match kept.split_once(' ') {
+            Some((object, _)) if object.starts_with("PersistentVolumeClaim/") => object.contains(&claim),
+            _ => kept.starts_with("volume claims of StatefulSet/") && kept.contains(&all),
+        })
+    };
+    let (named, others): (Vec<_>, Vec<_>) = sets.iter().partition(|set| named(set));
+    let end = if deleted { "are deleted" } else { "stay there with their data, as in Kubernetes" };
+    let mut notes: Vec<String> =
+        others.iter().map(|KeepingSet { set, member }| format!("volume claims that StatefulSet/{set} on {member} made {end}")).collect();
+    if !deleted && !(named.is_empty() && others.is_empty()) {
+        notes.push("note: `kubectl delete pvc` removes volume claims, and `drover delete --delete-volumes` would have".to_owned());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volume_claims_are_told_of_once() {
+        let set = |set: &str, member: &str| KeepingSet { set: set.to_owned(), member: member.to_owned() };
+        let sets = [set("db", "p+a"), set("queue", "p+a"), set("db", "p+b")];
+        let kept = [
+            "on p+a: PersistentVolumeClaim/shop/data-db-0 stays with its data: StatefulSet db made it",
+            "on p+a: volume claims of StatefulSet/shop/queue stay with their data, if it made any",
+        ]
+        .map(str::to_owned);
+        let hint = "note: `kubectl delete pvc` removes volume claims, and `drover delete --delete-volumes` would have";
+        let rest = "volume claims that StatefulSet/db on p+b made stay there with their data, as in Kubernetes";
+        assert_eq!(about_volumes(&sets, &kept, false), [rest, hint]);
+        assert_eq!(about_volumes(&sets[..2], &kept, false), [hint]);
+        assert_eq!(about_volumes(&[], &[], false), [""; 0]);
+
+        let refused = ["on p+a: PersistentVolumeClaim/shop/data-db-0 stays: it is protected".to_owned()];
+        let deleted = ["volume claims that StatefulSet/queue on p+a made are deleted", "volume claims that StatefulSet/db on p+b made are deleted"];
+        assert_eq!(about_volumes(&sets, &refused, true), deleted);
+    }
 }
