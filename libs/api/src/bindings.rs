@@ -173,6 +173,9 @@ pub struct PreflightAnswer {
     /// Another member may accept the objects: only what is in this one speaks against them.
     #[serde(default)]
     pub elsewhere: bool,
+    /// All of it may end although nobody changes the objects or the member's rules: when other apps leave, or when the member answers again.
+    #[serde(default, rename = "mayEnd")]
+    pub may_end: bool,
 }
 
 /// Whether the objects of a binding shall exist.
@@ -205,6 +208,9 @@ pub struct BindingStatus {
     /// It has failed because of what is in this member: another one may accept the objects.
     #[serde(default, skip_serializing_if = "is_false")]
     pub elsewhere: bool,
+    /// It has failed for what may end although nobody changes the objects or the member's rules: what other apps have there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub may_end: bool,
     /// Message of the cluster's scheduler about pods that fit on no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<String>,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use drover_scheduling::{AppRequest, CallStory, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
+use drover_scheduling::{AppRequest, CallStory, Claim, ClaimState, DigRef, MemberKey, PodsOnNode, RefusedDestination};
 pub use drover_scheduling::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::RefOr;
@@ -231,6 +231,18 @@ pub struct DecisionRecord {
     pub created_at: String,
 }
 
+/// A question: why does an app run where it does?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExplainQuestion {
+    pub project: String,
+    /// Name of its composite app or of its deployment intent group.
+    pub group: String,
+    pub app: String,
+    /// Members that refused the objects of apps of the group. They are left out of what would be decided now.
+    #[serde(default)]
+    pub refused: Vec<RefusedDestination>,
+}
+
 /// Answer of `GET /v2/explain`: why an app runs where it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
@@ -245,7 +257,8 @@ pub struct Explanation {
     /// The last decision that placed or refused the app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<ExplainedDecision>,
-    /// The decision that would be made now if the app had no room yet.
+    /// The decision that would be made now if the app had no room yet. Members that refused its objects are left out, with the reason and
+    /// the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<ExplainedDecision>,
     /// The groups of apps that call each other; absent if no calls are known.

@@ -90,6 +90,15 @@ impl MemberError {
             error => error.is_object(),
         }
     }
+    /// Whether the fault may end although nobody changes the object or the member's rules: when other apps leave, or when the member answers
+    /// again.
+    pub fn may_end(&self) -> bool {
+        match self {
+            Self::Refused { reason, .. } => TAKEN.iter().any(|taken| reason.contains(taken)),
+            Self::Foreign { .. } | Self::Unreachable(_) | Self::Conflict(_) => true,
+            _ => false,
+        }
+    }
     /// Its own code if the rights of an account are at fault, else the general one for what was tried.
     pub fn code_or(&self, general: &'static str) -> &'static str {
         if matches!(self, Self::NotPermitted { .. }) { self.code() } else { general }
@@ -105,6 +114,8 @@ fn whose_fault(account: &str, verb: &str) -> String {
 
 /// What a member's message contains if one of its own rules refuses an object, with whatever status.
 const ADMISSION: [&str; 2] = ["admission webhook ", "ValidatingAdmissionPolicy "];
+/// What it contains if others use what the object needs: the rest of a quota; a port of the nodes or an address.
+const TAKEN: [&str; 2] = ["exceeded quota", "already allocated"];
 
 pub(crate) enum RequestError {
     Api(u16, String),
@@ -153,10 +164,51 @@ impl RequestError {
             }
             Self::Api(code @ (429 | 500..), message) => MemberError::Unreachable(format!("answered {code}: {message}")),
             Self::Api(code, reason) => {
-                let here = matches!(code, 403 | 404) || ADMISSION.iter().any(|rule| reason.contains(rule));
+                let here = matches!(code, 403 | 404) || ADMISSION.iter().chain(&TAKEN).any(|rule| reason.contains(rule));
                 MemberError::Refused { id: Box::new(id.clone()), reason, here }
             }
             Self::Transport(text) => MemberError::Unreachable(text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> ObjectId {
+        ObjectId { api_version: "v1".into(), kind: "Service".into(), namespace: "n".into(), name: "web".into() }
+    }
+
+    #[test]
+    fn what_others_have_taken_may_be_free_elsewhere_and_later() {
+        let answers = [
+            (403, "services \"web\" is forbidden: exceeded quota: small, requested: services=1, used: services=1, limited: services=1"),
+            (422, "Service \"web\" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated"),
+            (
+                422,
+                "Service \"web\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.9\"]: failed to allocate IP 10.0.0.9: provided IP is already allocated",
+            ),
+        ];
+        for (code, message) in answers {
+            let error = RequestError::Api(code, message.to_owned()).of_object(&id());
+            assert!(error.is_of_this_member() && error.may_end(), "{error}");
+        }
+        let foreign = MemberError::Foreign { id: Box::new(id()), whose: "another app's".into() };
+        assert!(foreign.may_end() && MemberError::Unreachable("no answer".into()).may_end());
+    }
+
+    #[test]
+    fn rules_rights_and_wrong_objects_do_not_end_by_themselves() {
+        let answers = [
+            (403, "admission webhook \"rules\" denied the request: no such image", true),
+            (403, "services is forbidden: User \"drover\" cannot create resource", true),
+            (422, "Service \"web\" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535", false),
+        ];
+        for (code, message, here) in answers {
+            let error = RequestError::Api(code, message.to_owned()).of_object(&id());
+            assert_eq!((error.is_of_this_member(), error.may_end()), (here, false), "{error}");
+        }
+        assert!(!MemberError::UnknownKind { api_version: "a.io/v1".into(), kind: "Thing".into() }.may_end());
     }
 }

@@ -138,21 +138,33 @@ impl Member {
     /// that the member does not serve yet may be defined by a CRD of the same bundle.
     ///
     /// # Errors
-    /// When a kind is neither served nor defined by the bundle, or the member does not answer.
-    pub async fn prepare(&self, flat: &[Value], namespace: &str, owner: &Owner) -> Result<Vec<Object>, MemberError> {
+    /// Every kind that is neither served nor defined by the bundle, once; or, alone, that the member does not answer.
+    pub async fn prepare(&self, flat: &[Value], namespace: &str, owner: &Owner) -> Result<Vec<Object>, Vec<MemberError>> {
         let mut prepared = Vec::with_capacity(flat.len());
+        let mut unknown: Vec<MemberError> = Vec::new();
+        let mut missing = BTreeSet::new();
         for value in flat {
             let text = |field: &str| value[field].as_str().unwrap_or_default();
             let (api_version, kind) = (text("apiVersion"), text("kind"));
+            if missing.contains(&(api_version, kind)) {
+                continue;
+            }
             let namespaced = match self.mapping(api_version, kind).await {
                 Ok(mapping) => mapping.namespaced,
-                Err(error @ MemberError::UnknownKind { .. }) => objects::scope_by_crd(flat, api_version, kind).ok_or(error)?,
-                Err(error) => return Err(error),
+                Err(error @ MemberError::UnknownKind { .. }) => match objects::scope_by_crd(flat, api_version, kind) {
+                    Some(namespaced) => namespaced,
+                    None => {
+                        missing.insert((api_version, kind));
+                        unknown.push(error);
+                        continue;
+                    }
+                },
+                Err(error) => return Err(vec![error]),
             };
             prepared.push(Object::new(value.clone(), namespaced, namespace, owner));
         }
         prepared.sort();
-        Ok(prepared)
+        if unknown.is_empty() { Ok(prepared) } else { Err(unknown) }
     }
 
     /// Metadata of an object; `None` if it does not exist.

@@ -40,7 +40,7 @@ pub async fn made(session: &Session, wish: &Value, search: Option<&PlanSearchArg
 /// # Errors
 /// [`NoRoom`].
 pub fn fits(body: &Value) -> Result<()> {
-    if let Some(refusal) = refusals(body).first() {
+    if let Some(refusal) = refusals(body, false).first() {
         bail!("a cluster would refuse objects: {refusal}");
     }
     let misfits = body.get("misfits").and_then(Value::as_array).is_some_and(|misfits| !misfits.is_empty());
@@ -56,10 +56,10 @@ pub fn fits(body: &Value) -> Result<()> {
     }
 }
 
-/// What clusters would refuse of the objects, a line per object.
-fn refusals(body: &Value) -> Vec<String> {
+/// What clusters would refuse of the objects, a line per object: what they would refuse in any case, or what may end when other apps have left.
+fn refusals(body: &Value, may_end: bool) -> Vec<String> {
     let all = [body.get("refusals"), body.get("newcomer").and_then(|newcomer| newcomer.get("refusals"))];
-    let all = all.into_iter().flatten().filter_map(Value::as_array).flatten();
+    let all = all.into_iter().flatten().filter_map(Value::as_array).flatten().filter(|refusal| (refusal["mayEnd"] == true) == may_end);
     let lines = all.flat_map(|refusal| {
         let place = ["app", "member"].map(|key| refusal[key].as_str().unwrap_or_default()).join(" on ");
         let reasons = refusal["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -215,7 +215,8 @@ pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
     let changes = changes.chain(objects.map(|object| format!("{} would be {}", text(&object["object"]), text(&object["change"]))));
     let word = if surge.is_some() { "waits for room where it runs" } else { "does not fit where it runs" };
     let changes = changes.chain(misfits.map(|why| format!("{word}: {why}")));
-    let changes = changes.chain(refusals(body).into_iter().map(|refusal| format!("would be refused: {refusal}")));
+    let changes = changes.chain(refusals(body, false).into_iter().map(|refusal| format!("would be refused: {refusal}")));
+    let changes = changes.chain(refusals(body, true).into_iter().map(|refusal| format!("would be refused before the moves: {refusal}")));
     let considered = considered(&apps).into_iter().map(|row| row.join("  "));
     let moves = plan.iter().chain(&surge).flat_map(|plan| lines(plan, false));
     considered.chain(changes).chain(moves).map(|line| vec![line]).collect()

@@ -33,7 +33,7 @@ pub fn upstream(method: &Method, path: &str) -> Upstream {
     let segments: Vec<&str> = path.trim_matches('/').split('/').skip(1).collect();
     match segments.as_slice() {
         ["cluster-providers" | "cluster-checks" | "clm-controllers" | "agents", ..] => Upstream::ClusterManager,
-        ["decisions" | "explain" | "clusters", ..] => Upstream::Placement,
+        ["decisions" | "clusters", ..] => Upstream::Placement,
         ["plans", _, "apply"] if method == Method::POST => Upstream::Orchestrator,
         ["plans" | "policy-tests" | "migration-algorithms" | "migration-parameters", ..] => Upstream::Migration,
         ["projects", _, "migration-policies", ..] => Upstream::Migration,
@@ -69,7 +69,7 @@ mod tests {
             ("GET", "/v2/agent-copies", Upstream::Orchestrator),
             ("POST", "/v2/cluster-checks", Upstream::ClusterManager),
             ("GET", "/v2/clusters", Upstream::Placement),
-            ("GET", "/v2/explain", Upstream::Placement),
+            ("GET", "/v2/explain", Upstream::Orchestrator),
             ("POST", "/v2/plans", Upstream::Migration),
             ("POST", "/v2/plans/x/apply", Upstream::Orchestrator),
             ("GET", "/v2/plans/x", Upstream::Migration),

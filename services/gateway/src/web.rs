@@ -104,18 +104,18 @@ async fn app_page(services: &Services, view: &View, names: &AppPath) -> Result<A
 /// Reads everything about an app, at the same time. What cannot be read is a problem of the page.
 async fn facts(services: &Services, view: &View, app: &AppView, group: &str) -> Facts {
     let once = |upstream| services.peer(upstream).attempts(1);
-    let (orchestrator, members) = (once(Upstream::Orchestrator), once(Upstream::ClusterManager));
-    let placement: placement::Client = once(Upstream::Placement).into();
+    let (client, members) = (orchestrator::Client::from(once(Upstream::Orchestrator)), once(Upstream::ClusterManager));
+    let orchestrator = client.inner();
     let (name, status, revisions) = (format!("{}/{}", app.composite_app, app.app), format!("{group}/status"), format!("{group}/revisions"));
     let copies = app.bindings.iter().map(|copy| copy_facts(&members, copy));
     let (explanation, status, revisions, routes, copies) = tokio::join!(
-        placement.explain(&name, Some(&app.project)),
+        client.explain(&name, Some(&app.project)),
         orchestrator.get(&status),
         orchestrator.get(&revisions),
         orchestrator.get::<RouteList>("/v2/routes"),
         futures::future::join_all(copies),
     );
-    let explanation = explanation.answer(&placement).ok().and_then(|explanation| view.of_document(Shown::Explanation, explanation));
+    let explanation = explanation.answer(&client).ok().and_then(|explanation| view.of_document(Shown::Explanation, explanation));
     let mut facts = Facts { explanation, ..Facts::default() };
     if let Some(moved) = facts.explanation.as_ref().filter(|explanation| explanation.moved) {
         facts.moved = moved_by(&once(Upstream::Migration).into(), view, moved).await;

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::http::routes as route_list;
-use crate::http::{agents, apps, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
+use crate::http::{agents, apps, explain, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
 use crate::resources::controllers::kept::KEPT;
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
@@ -51,6 +51,7 @@ pub fn routes(feed: &FeedHub<RouteTable>) -> OpenApiRouter<App> {
         .routes(routes!(traces::take).layer(Extension(BodyLimit(traces::MAX_BYTES))))
         .routes(routes!(traces::measured))
         .routes(routes!(apps::list))
+        .routes(routes!(explain::get))
         .routes(routes!(route_list::list))
         .routes(routes!(agents::list))
         .routes(routes!(plans::apply))

@@ -22,7 +22,7 @@ pub(crate) fn routes(fleet: &FeedHub<FleetItem>) -> OpenApiRouter<App> {
         .routes(routes!(transactions::put))
         .routes(routes!(claims::list))
         .routes(routes!(claims::heads))
-        .routes(routes!(explain::get))
+        .routes(routes!(explain::post))
         .routes(routes!(clusters::list))
         .routes(fleet.route("/internal/feeds/fleet", "fleet_feed"))
         .layer(Extension(BodyLimit(BODY)))

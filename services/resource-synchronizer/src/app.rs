@@ -376,6 +376,7 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         code: code.map(str::to_owned),
         reason,
         elsewhere: false,
+        may_end: false,
         unschedulable: None,
         objects: Vec::new(),
         scaled: Vec::new(),

@@ -15,21 +15,26 @@ use crate::worker::{not_granted, split};
 /// # Errors
 /// The objects are no objects of Kubernetes, or the store fails.
 pub async fn ask(app: &App, asked: &Preflight) -> Result<PreflightAnswer, Error> {
-    let here = |reasons| Ok(PreflightAnswer { reasons, elsewhere: true });
     let flat = flatten(&asked.objects)?;
     let desired = &asked.binding;
     let member = match app.member(&desired.member).await {
         Ok(member) => member.acting_as(desired.act_as.as_ref()),
-        Err(reason) => return here(vec![format!("it could not be asked: {reason}")]),
+        Err(reason) => {
+            let reasons = vec![format!("it could not be asked: {reason}")];
+            return Ok(PreflightAnswer { reasons, elsewhere: true, may_end: true });
+        }
     };
     let owner = Owner { hub: app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id };
     let objects = match member.prepare(&flat, &desired.namespace, &owner).await {
         Ok(objects) => objects,
-        Err(error) => return here(vec![error.to_string()]),
+        Err(errors) => {
+            let reasons = errors.iter().map(ToString::to_string).collect();
+            return Ok(PreflightAnswer { reasons, elsewhere: true, may_end: errors.iter().all(MemberError::may_end) });
+        }
     };
     let refused = not_granted(desired, &objects);
     if !refused.is_empty() {
-        return Ok(PreflightAnswer { reasons: refused, elsewhere: false });
+        return Ok(PreflightAnswer { reasons: refused, elsewhere: false, may_end: false });
     }
     let (mut objects, hooks) = split(objects);
     // A test is written only when somebody asks for it.
@@ -40,18 +45,21 @@ pub async fn ask(app: &App, asked: &Preflight) -> Result<PreflightAnswer, Error>
         }
     }
     let (shared, mut reasons) = sharers(app, desired, &objects).await?;
-    let mut elsewhere = true;
+    // The other app may leave.
+    let (mut elsewhere, mut may_end) = (true, true);
     match member.preflight(&objects, &owner, &desired.namespace, &shared).await {
         Ok(against) => {
             // Somebody changes the object at this moment: it would be tried again.
             for error in against.iter().filter(|error| !matches!(error, MemberError::Conflict(_))) {
                 elsewhere &= error.is_of_this_member();
+                may_end &= error.may_end();
                 reasons.push(error.to_string());
             }
         }
         Err(error) => reasons.push(format!("it could not be asked: {error}")),
     }
-    Ok(PreflightAnswer { elsewhere: elsewhere && !reasons.is_empty(), reasons })
+    let any = !reasons.is_empty();
+    Ok(PreflightAnswer { reasons, elsewhere: elsewhere && any, may_end: may_end && any })
 }
 
 /// Who else contains the objects that apps may share, and which of them have another content.

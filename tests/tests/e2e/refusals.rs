@@ -171,6 +171,11 @@ async fn app_goes_to_the_cluster_that_accepts_its_objects(system: &System) {
         let explained: Value = system.client.get(&format!("/v2/explain?app={name}/{name}&project=e2e")).await.unwrap();
         let told = explained["decided"]["decision"].to_string();
         assert!(told.contains(against), "{told}");
+        // A kind that is not served is remembered; a name may be free by now.
+        let now = &explained["now"]["decision"]["groups"][0];
+        let remembered = now["considered"].to_string().contains("it refused the objects at");
+        let place = if remembered { "aws+public-c" } else { "onprem+private-a" };
+        assert_eq!((remembered, &now["placement"]["member"]), (name == "gadgets", &json!(place)), "{now:#}");
     }
 }
 scenario!(app_goes_to_the_cluster_that_accepts_its_objects);

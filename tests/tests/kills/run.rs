@@ -103,7 +103,10 @@ pub fn waves(journeys: Vec<Journey>, slots: usize) -> Vec<Vec<Journey>> {
         left.retain(|journey| {
             let (first, in_transaction) = (&journey.stops[0], journey.stops.iter().any(|case| case.in_transaction));
             let fits = wave.first().is_none_or(|other| !other.stops[0].inside() && !first.inside());
-            let takes = fits && first.fault == fault && lanes.next(journey.job()) < slots && (!in_transaction || transactions < TRANSACTIONS_AT_ONCE);
+            let takes = fits
+                && first.fault == fault
+                && lanes.next(journey.job()) < slots
+                && (!in_transaction || transactions < TRANSACTIONS_AT_ONCE);
             if takes {
                 wave.push(journey.clone());
                 lanes.take(journey.job());

@@ -12,7 +12,7 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
         "BindingStatus" | "BoundsOrder" | "Bundle" | "DesiredBinding" | "Preflight" | "PreflightAnswer" | "TestOrder" | "TestRun"
         | "VolumeAnswer" | "VolumeQuestion" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
-        "ClaimHeads" | "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
+        "ClaimHeads" | "Claims" | "ClusterCapacity" | "ExplainQuestion" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
         "CordonOrder" | "MemberCredential" | "UserKubeconfig" | "UserOrder" | "UserState" => "members",
         "Operation" | "OperationList" | "OperationState" => "operations",
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" | "ReliefList" => "plans",

@@ -186,6 +186,39 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Explains why an app is where it is: the decision that placed or refused it, and what would be decided now\n\nSends a `GET` request to `/v2/explain`\n\nArguments:\n- `app`: `<composite app or deployment intent group>/<app>`.\n- `project`: Project; `default` if absent.\n"]
+    pub async fn explain<'a>(
+        &'a self,
+        app: &'a str,
+        project: Option<&'a str>,
+    ) -> Result<ResponseValue<drover_api::ledger::Explanation>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/v2/explain", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .query(&progenitor_client::QueryParam::new("app", &app))
+            .query(&progenitor_client::QueryParam::new("project", &project))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "explain" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Operations, newest first, without their steps. Operations that were started by another one are listed too, with `parent`;\ntheir moves are also shown with the parent\n\nSends a `GET` request to `/v2/operations`\n\nArguments:\n- `after`: Only operations older than this one: the last id of the previous page.\n- `dig`: Only operations of this deployment intent group: its uuid, or `project/app/version/group`.\n- `kind`: Only operations of this kind: `instantiate`, `terminate`, `update`, `relocate`.\n- `limit`: Maximum number of operations; default 100.\n- `state`: Only operations in this state.\n"]
     pub async fn operations_list<'a>(
         &'a self,

@@ -218,6 +218,37 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Explains why an app is where it is: the decision that placed or refused it, and what would be decided now\n\nSends a `POST` request to `/internal/explanations`\n\n"]
+    pub async fn explanation<'a>(
+        &'a self,
+        body: &'a drover_api::ledger::ExplainQuestion,
+    ) -> Result<ResponseValue<drover_api::ledger::Explanation>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/explanations", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "explanation" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Returns what a transaction would be answered now, without writing\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
     pub async fn transaction_dry_run<'a>(
         &'a self,
@@ -301,39 +332,6 @@ impl Client {
             .headers(header_map)
             .build()?;
         let info = OperationInfo { operation_id: "cluster_capacity_list" };
-        self.pre(&mut request, &info).await?;
-        let result = self.exec(request, &info).await;
-        self.post(&result, &info).await?;
-        let response = result?;
-        match response.status().as_u16() {
-            200u16 => ResponseValue::from_response(response).await,
-            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            _ => Err(Error::UnexpectedResponse(response)),
-        }
-    }
-    #[doc = "Explains why an app is where it is: the decision that placed or refused it, and what would be decided now\n\nSends a `GET` request to `/v2/explain`\n\nArguments:\n- `app`: `<composite app or deployment intent group>/<app>`.\n- `project`: Project; `default` if absent.\n"]
-    pub async fn explain<'a>(
-        &'a self,
-        app: &'a str,
-        project: Option<&'a str>,
-    ) -> Result<ResponseValue<drover_api::ledger::Explanation>, Error<drover_api::problem::ProblemDocument>> {
-        let url = format!("{}/v2/explain", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-        header_map.append(
-            ::reqwest::header::HeaderName::from_static("api-version"),
-            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
-        );
-        #[allow(unused_mut)]
-        let mut request = self
-            .client
-            .get(url)
-            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .query(&progenitor_client::QueryParam::new("app", &app))
-            .query(&progenitor_client::QueryParam::new("project", &project))
-            .headers(header_map)
-            .build()?;
-        let info = OperationInfo { operation_id: "explain" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;

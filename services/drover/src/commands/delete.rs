@@ -77,11 +77,11 @@ fn about_volumes(sets: &[KeepingSet], kept: &[String], deleted: bool) -> Vec<Str
             _ => kept.starts_with("volume claims of StatefulSet/") && kept.contains(&all),
         })
     };
-    let (named, others): (Vec<_>, Vec<_>) = sets.iter().partition(|set| named(set));
+    let others = sets.iter().filter(|set| !named(set));
     let end = if deleted { "are deleted" } else { "stay there with their data, as in Kubernetes" };
     let mut notes: Vec<String> =
-        others.iter().map(|KeepingSet { set, member }| format!("volume claims that StatefulSet/{set} on {member} made {end}")).collect();
-    if !deleted && !(named.is_empty() && others.is_empty()) {
+        others.map(|KeepingSet { set, member }| format!("volume claims that StatefulSet/{set} on {member} made {end}")).collect();
+    if !deleted && !sets.is_empty() {
         notes.push("note: `kubectl delete pvc` removes volume claims, and `drover delete --delete-volumes` would have".to_owned());
     }
     notes
@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(about_volumes(&[], &[], false), [""; 0]);
 
         let refused = ["on p+a: PersistentVolumeClaim/shop/data-db-0 stays: it is protected".to_owned()];
-        let deleted = ["volume claims that StatefulSet/queue on p+a made are deleted", "volume claims that StatefulSet/db on p+b made are deleted"];
+        let deleted =
+            ["volume claims that StatefulSet/queue on p+a made are deleted", "volume claims that StatefulSet/db on p+b made are deleted"];
         assert_eq!(about_volumes(&sets, &refused, true), deleted);
     }
 }

@@ -7,7 +7,7 @@ use drover_api::apps::{AppList, AppRefusal, AppView, PolicyBounds};
 use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
 use drover_api::plans::{PlanDocument, PlanList};
-use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove};
+use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove, Verdict};
 use drover_api::words;
 use serde_json::json;
 
@@ -179,9 +179,15 @@ fn chosen(decided: &ExplainedDecision) -> bool {
     decided.decision.groups.iter().any(|group| group.placement.is_some())
 }
 
+/// Whether no cluster that is allowed has room for it, in contrast to none being allowed.
+fn no_room(decided: &ExplainedDecision) -> bool {
+    let mut verdicts = decided.decision.groups.iter().flat_map(|group| &group.considered).map(|considered| considered.verdict).peekable();
+    !chosen(decided) && (verdicts.peek().is_none() || verdicts.any(|verdict| verdict != Verdict::NotAllowed))
+}
+
 /// Whether the app runs nowhere because there is no room for it.
 fn lacks_room(explanation: &Explanation) -> bool {
-    explanation.room.is_empty() && !explanation.now.as_ref().is_some_and(chosen)
+    explanation.room.is_empty() && explanation.now.as_ref().is_none_or(no_room)
 }
 
 fn text(app: &str, explanation: &Explanation, item: Option<&AppView>) -> String {
@@ -216,7 +222,7 @@ fn text(app: &str, explanation: &Explanation, item: Option<&AppView>) -> String 
         section(format!("decided {}:", decided.at), &decided.decision);
     }
     if let Some(now) = &explanation.now {
-        section("if it were decided now, as if it had no room yet and every cluster accepted its objects:".to_owned(), &now.decision);
+        section("if it were decided now, as if it had no room yet:".to_owned(), &now.decision);
     }
     if let Some(calls) = &explanation.calls {
         text.push_str(&format!(
@@ -330,5 +336,23 @@ mod tests {
         assert!(!lacks_room(&fits));
         let full = explanation(serde_json::Value::Null);
         assert!(lacks_room(&full) && text("shop/web", &full, Some(&item)).starts_with("shop/web has no room anywhere\n"));
+    }
+
+    #[test]
+    fn app_that_every_cluster_refused_is_not_said_to_lack_room() {
+        let explanation = |verdict: &str| -> Explanation {
+            let dig = json!({"id": uuid::Uuid::nil(), "project": "p", "compositeApp": "shop", "version": "v1", "name": "shop"});
+            let reason = "it refused the objects at 2026-01-01T00:00:00Z: the member serves no kind Thing in a.io/v1";
+            let considered = json!([{"member": "onprem+a", "priority": 1, "verdict": verdict, "reason": reason}]);
+            let decision = json!({"app": "web", "groups": [{"considered": considered}]});
+            let now = json!({"at": "2026-01-01T00:00:00Z", "seq": 1, "outcome": "no_room", "decision": decision});
+            let value = json!({"project": "p", "dig": dig, "app": "web", "room": [], "moved": false, "now": now});
+            serde_json::from_value(value).unwrap()
+        };
+        let refused = explanation("not_allowed");
+        let said = text("shop/web", &refused, None);
+        assert!(!lacks_room(&refused) && said.starts_with("shop/web runs nowhere\n"), "{said}");
+        assert!(said.contains("not allowed   it refused the objects at 2026-01-01T00:00:00Z"), "{said}");
+        assert!(lacks_room(&explanation("no_room")));
     }
 }

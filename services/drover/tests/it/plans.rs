@@ -65,6 +65,10 @@ fn lines_of_plans_and_dry_runs_are_as_reviewed() {
         "objects": [{"object": "Deployment/default/web", "change": "changed"}],
         "refusals": [{"app": "web", "member": "onprem+private-a", "reasons": ["Deployment/default/web: spec.replicas must not be negative"]}],
     });
+    let refusal =
+        json!([{"app": "ledger", "member": "onprem+private-a", "mayEnd": true, "reasons": ["Service/default/web exists in the member"]}]);
+    let freed = json!({"decision": decision("no_room", json!([])), "plan": newcomer, "refusals": refusal});
+    assert!(plans::fits(&freed).is_ok() && plans::fits(&update).is_err());
     let mut surge = update.clone();
     surge["plan"] = newcomer.clone();
     let parts = [
@@ -75,6 +79,7 @@ fn lines_of_plans_and_dry_runs_are_as_reviewed() {
         ("plan drain that finds nothing", shown(document(drain, None, Some(infeasible)), false)),
         ("deploy --dry-run of a new application", rows(&json!({"decision": placed}))),
         ("deploy --dry-run where others would move", rows(&json!({"decision": decision("no_room", json!([])), "plan": newcomer}))),
+        ("deploy --dry-run where a name becomes free with the others", rows(&freed)),
         ("deploy --dry-run of an update", rows(&update)),
         ("deploy --dry-run of an update for which others would move", rows(&surge)),
     ];

@@ -29,7 +29,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 26] = [
+const BACK: [(&str, i64, &str); 27] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("cluster-manager", 4, "drop table link; drop table link_authority"),
     ("cluster-manager", 5, "drop table link_authority_earlier /* the rest is gone with 4 */"),
@@ -58,6 +58,7 @@ const BACK: [(&str, i64, &str); 26] = [
     ("orchestrator", 21, "drop table force_fence"),
     ("orchestrator", 22, "alter table bundle drop column sealed, drop column hosts, alter column objects set not null"),
     ("orchestrator", 23, "drop table bounds_share"),
+    ("orchestrator", 25, "drop table refusal"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),

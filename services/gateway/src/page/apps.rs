@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 use drover_api::apps::{AppList, AppView};
-use drover_api::ledger::Explanation;
+use drover_api::ledger::{ExplainedDecision, Explanation};
 use drover_api::members::{CopyEvent, CopyPod};
 use drover_api::status::{AppEntry, DigStatus};
 use drover_api::traffic::RouteView;
@@ -149,6 +149,8 @@ pub struct AppPage {
     revisions: Vec<Revision>,
     routes: Vec<RouteView>,
     considered: Vec<Place>,
+    /// If it were decided now; empty if that would be the same.
+    now: Vec<Place>,
     problems: Vec<String>,
 }
 
@@ -168,6 +170,7 @@ struct Revision {
     back: Option<Action>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     member: String,
     priority: u8,
@@ -179,6 +182,8 @@ impl AppPage {
     /// The page of an app. `group` is the path of its deployment intent group.
     pub fn new(app: &AppView, group: &str, facts: Facts) -> Self {
         let considered: Vec<Place> = facts.explanation.iter().flat_map(places).collect();
+        let now = facts.explanation.iter().filter_map(|explanation| explanation.now.as_ref()).flat_map(places_of);
+        let now: Vec<Place> = now.collect();
         Self {
             name: format!("{}/{}", app.composite_app, app.app),
             state: app.state.clone(),
@@ -192,6 +197,7 @@ impl AppPage {
             logs: facts.logs,
             revisions: revisions(&facts.revisions, group),
             routes: facts.routes.into_iter().filter(|route| leads_to(route, app)).collect(),
+            now: if now == considered { Vec::new() } else { now },
             considered,
             problems: facts.problems,
         }
@@ -204,15 +210,17 @@ fn leads_to(route: &RouteView, app: &AppView) -> bool {
 }
 
 fn places(explanation: &Explanation) -> Vec<Place> {
-    let decided = explanation.decided.as_ref().or(explanation.now.as_ref());
-    let rows = decided.into_iter().flat_map(|decided| words::considered(&decided.decision));
+    explanation.decided.as_ref().or(explanation.now.as_ref()).map(places_of).unwrap_or_default()
+}
+
+fn places_of(decided: &ExplainedDecision) -> Vec<Place> {
     let place = |Considered { member, priority, verdict, reason, .. }: Considered<'_>| Place {
         member: member.to_owned(),
         priority,
         verdict,
         reason: reason.to_owned(),
     };
-    rows.map(place).collect()
+    words::considered(&decided.decision).map(place).collect()
 }
 
 /// For example: `shop/web runs on onprem+private-a, where it was placed because …`.

@@ -138,6 +138,7 @@ mod tests {
             code: None,
             reason: Some("because".into()),
             elsewhere: false,
+            may_end: false,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

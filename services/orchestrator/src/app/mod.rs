@@ -15,6 +15,7 @@ pub mod controllers;
 mod dependencies;
 mod error;
 pub mod everywhere;
+mod explain;
 pub mod grants;
 pub mod group;
 pub mod growth;

@@ -38,11 +38,18 @@ impl Preview {
         let decided = decided.filter(|decision| decision.outcome == Outcome::Placed).map(|decision| decision.apps.as_slice());
         decided.chain(planned).flat_map(preflight::places).collect()
     }
+
+    /// Whether it places the apps after moves.
+    fn moves(&self) -> bool {
+        let planned = self.plan.as_ref().and_then(|document| document.plan.as_ref());
+        planned.is_some_and(|plan| plan.waves.iter().any(|wave| !wave.is_empty()))
+    }
 }
 
 impl App {
     /// Where new apps would be placed, and what would have to be moved for them. Where a cluster refuses the objects because of what it has,
-    /// the next one is asked, as the operation does. If all refuse, the last one that was asked is shown, and the reasons of each.
+    /// the next one is asked, as the operation does. If all refuse, moves are shown with which a refusal may end; if there are none, the last
+    /// one that was asked, and the reasons of each.
     pub(super) async fn newcomer(&self, new: NewApps<'_>) -> Result<Preview, Error> {
         let mut turned_down: Vec<Refusal> = Vec::new();
         let mut last: Option<Preview> = None;
@@ -51,16 +58,24 @@ impl App {
             let places = attempt.places();
             if places.is_empty() {
                 // Nothing is left but the clusters that refuse.
-                return Ok(Preview { refusals: turned_down, ..last.unwrap_or(attempt) });
+                let (hopes, lasting): (Vec<_>, Vec<_>) = turned_down.into_iter().partition(|refusal| refusal.may_end);
+                if !hopes.is_empty() {
+                    let attempt = self.attempt(&new, &lasting).await?;
+                    let places = attempt.places();
+                    let used = |hope: &Refusal| places.iter().any(|(app, member)| (app, member) == (&hope.app, &hope.member));
+                    return Ok(Preview { refusals: hopes.into_iter().filter(used).collect(), ..attempt });
+                }
+                return Ok(Preview { refusals: lasting, ..last.unwrap_or(attempt) });
             }
             let mut found = self.refusals(&new.dig, new.rights.clone(), new.candidates, places).await;
             if found.is_empty() {
                 return Ok(attempt);
             }
-            let mut lasting = false;
+            let (mut lasting, moves) = (false, attempt.moves());
             for refusal in &mut found {
                 let stays = new.together.get(&refusal.app).and_then(|others| room::stays_with(&refusal.app, others));
-                lasting |= !refusal.elsewhere || stays.is_some();
+                refusal.may_end &= moves && stays.is_none();
+                lasting |= !(refusal.elsewhere || refusal.may_end) || stays.is_some();
                 refusal.reasons.extend(stays);
             }
             turned_down.extend(found);

@@ -29,6 +29,9 @@ pub struct Refusal {
     /// Another cluster may accept the objects.
     #[serde(skip)]
     pub elsewhere: bool,
+    /// It may end when the apps have left that would be moved; the operation goes on. Absent if false.
+    #[serde(rename = "mayEnd", skip_serializing_if = "std::ops::Not::not")]
+    pub may_end: bool,
 }
 
 impl Refusal {
@@ -109,9 +112,11 @@ impl App {
         });
         let answers = futures::stream::iter(asked.collect::<Vec<_>>()).map(async |asked| {
             let answer = self.services.synchronizer.preflight(&asked).await;
-            let PreflightAnswer { reasons, elsewhere } = answer
-                .unwrap_or_else(|error| PreflightAnswer { reasons: vec![format!("it could not be asked: {error}")], elsewhere: false });
-            Refusal { app: asked.binding.app, member: asked.binding.member, reasons, elsewhere }
+            let PreflightAnswer { reasons, elsewhere, may_end } = answer.unwrap_or_else(|error| PreflightAnswer {
+                reasons: vec![format!("it could not be asked: {error}")],
+                ..PreflightAnswer::default()
+            });
+            Refusal { app: asked.binding.app, member: asked.binding.member, reasons, elsewhere, may_end }
         });
         answers.buffered(AT_ONCE).filter(|refusal| std::future::ready(!refusal.reasons.is_empty())).collect().await
     }

@@ -205,7 +205,9 @@ impl App {
             Some(self.newcomer(NewApps { dig, apps, together, rights, candidates: &candidates, excluded, refused, by }).await?)
         };
         let places = order.kept.iter().map(|kept| (kept.old.app.clone(), kept.old.member.clone())).collect();
-        let refusals = self.refusals(&order.dig, rights, &candidates, places).await;
+        let mut refusals = self.refusals(&order.dig, rights, &candidates, places).await;
+        // Nothing is moved for them.
+        refusals.iter_mut().for_each(|refusal| refusal.may_end = false);
         let kept: Vec<AppRequest> = order.kept.iter().map(|kept| kept.request.clone()).collect();
         let basis = newcomer.as_ref().map(|newcomer| newcomer.basis.clone()).unwrap_or_default().with(&kept);
         Ok(Change {

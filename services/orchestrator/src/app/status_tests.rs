@@ -28,6 +28,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             code: None,
             reason: None,
             elsewhere: false,
+            may_end: false,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod apps;
+pub mod explain;
 pub mod intents;
 pub mod internal;
 pub mod lifecycle;

@@ -1,7 +1,7 @@
 //! Client of placement: decisions and the ledger.
 
 use async_trait::async_trait;
-use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
+use drover_api::ledger::{ClaimHead, ExplainQuestion, Explanation, LedgerReceipt, LedgerTransaction};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
 use drover_service::clients::placement::Client;
 use drover_service::{Answer, PeerError};
@@ -18,6 +18,8 @@ pub trait Placement: Send + Sync {
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
     /// What [`Placement::transact`] would return now; nothing is written.
     async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
+    /// Why an app runs where it does, and what would be decided now.
+    async fn explain(&self, question: &ExplainQuestion) -> Result<Explanation, PeerError>;
     /// Claims last written by an operation.
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError>;
     /// All claims, without the requests of their apps.
@@ -37,6 +39,9 @@ impl Placement for Client {
     }
     async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
         self.transaction_dry_run(transaction).await.answer(self)
+    }
+    async fn explain(&self, question: &ExplainQuestion) -> Result<Explanation, PeerError> {
+        self.explanation(question).await.answer(self)
     }
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {
         Ok(self.claim_list(None, None, Some(&operation)).await.answer(self)?.items)

@@ -10,6 +10,7 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
+use super::refusal;
 use crate::render::sent_digest;
 
 /// The role of a binding for its app.
@@ -127,7 +128,7 @@ pub async fn put(tx: &mut PgConnection, binding: &Binding) -> StoreResult<()> {
     Ok(())
 }
 
-/// Changes the role of bindings.
+/// Changes the role of bindings. A member in which a copy becomes current has accepted its objects.
 ///
 /// # Errors
 /// The query failed.
@@ -136,9 +137,9 @@ pub async fn set_role(tx: &mut PgConnection, ids: &[Uuid], role: Role, operation
         .bind(ids)
         .bind(role)
         .bind(operation)
-        .execute(tx)
+        .execute(&mut *tx)
         .await?;
-    Ok(())
+    if role == Role::Current { refusal::forget(tx, ids).await } else { Ok(()) }
 }
 
 /// Changes the bundle and the request of a binding.

@@ -18,6 +18,7 @@ pub mod hold;
 mod intent_routes;
 pub mod overview;
 pub mod planning_queue;
+pub mod refusal;
 pub mod refused_destination;
 pub mod revision;
 pub mod route;

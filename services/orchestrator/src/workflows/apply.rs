@@ -60,6 +60,8 @@ pub enum Applied {
         reason: String,
         /// Another member may accept its objects.
         elsewhere: bool,
+        /// What speaks against it there may end.
+        may_end: bool,
     },
     /// The pods of one binding found no node until the deadline.
     Unschedulable {
@@ -192,11 +194,12 @@ impl ApplyProgress {
                     until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                     notes.extend(note.map(|note| format!("{} on {}: {note}", binding.app, binding.member)));
                 }
-                Readiness::Failed { code, reason, elsewhere } => {
+                Readiness::Failed { code, reason, elsewhere, may_end } => {
                     return Applied::Failed {
                         binding: binding.id,
                         code,
                         elsewhere,
+                        may_end,
                         reason: format!("{} on {}: {reason}", binding.app, binding.member),
                     };
                 }

@@ -46,6 +46,8 @@ pub enum Readiness {
         reason: String,
         /// Another member may accept its objects.
         elsewhere: bool,
+        /// What speaks against it there may end.
+        may_end: bool,
     },
 }
 
@@ -63,6 +65,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                 code: status.code.clone().unwrap_or_else(|| "apply_failed".to_owned()),
                 reason: status.reason.clone().unwrap_or_else(|| "the member refused it".to_owned()),
                 elsewhere: status.elsewhere,
+                may_end: status.may_end,
             };
         }
         _ => {}
@@ -83,6 +86,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                 status.map_or_else(|| "no status was reported".to_owned(), describe)
             ),
             elsewhere: false,
+            may_end: false,
         };
     }
     let mut until = deadline;
@@ -96,6 +100,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                     code: "cluster_unreachable".to_owned(),
                     reason: format!("its cluster has not answered for {} s", limit.as_secs()),
                     elsewhere: false,
+                    may_end: false,
                 },
             };
         }
@@ -160,6 +165,7 @@ mod tests {
             code: None,
             reason: None,
             elsewhere: false,
+            may_end: false,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

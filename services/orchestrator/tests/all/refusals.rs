@@ -21,6 +21,78 @@ fn place(preview: &Value) -> &Value {
     &preview["decision"]["apps"][0]["groups"][0]["placement"]["member"]
 }
 
+/// Where an app would be placed now, and what is said of each member.
+async fn placed_now(stack: &Stack, app: &str) -> (Value, Vec<(String, String, String)>) {
+    let answer = stack.call("GET", &format!("/v2/explain?app={app}&project=p"), None).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let group = &answer.body["now"]["decision"]["groups"][0];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let of = |considered: &Value| (text(&considered["member"]), text(&considered["verdict"]), text(&considered["reason"]));
+    (group["placement"]["member"].clone(), group["considered"].as_array().unwrap().iter().map(of).collect())
+}
+
+#[tokio::test]
+async fn explanation_leaves_out_members_that_refused_the_objects_until_one_accepts_them() {
+    let (fakes, stack) = stack().await;
+    fakes.members.behave("shop", "a", Behaviour::RefusedHere);
+    let dig = approved(&stack, "shop", "300m", &["a", "c"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@c held"]);
+
+    let (place, considered) = placed_now(&stack, "shop/shop").await;
+    assert_eq!(place, "aws+c", "{considered:?}");
+    let refused = |considered: &[(String, String, String)]| {
+        considered.iter().any(|(member, verdict, reason)| {
+            let told = reason.starts_with("it refused the objects at 20") && reason.ends_with(": denied by an admission rule");
+            member == "onprem+a" && verdict == "not_allowed" && told
+        })
+    };
+    assert!(refused(&considered), "{considered:?}");
+
+    for wrong in ["shop", "shop/", "/shop"] {
+        assert_eq!(stack.call("GET", &format!("/v2/explain?app={wrong}"), None).await.status, 400, "{wrong}");
+    }
+
+    // It is not asked again before somebody deploys the application again. Where it runs then, it was accepted.
+    fakes.members.behave("shop", "a", Behaviour::Ready);
+    assert!(refused(&placed_now(&stack, "shop/shop").await.1));
+    expect_state(&run(&stack, &format!("{dig}/terminate")).await, "succeeded");
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@a held"]);
+    let (place, considered) = placed_now(&stack, "shop/shop").await;
+    assert!(place == "onprem+a" && !refused(&considered), "{considered:?}");
+}
+
+#[tokio::test]
+async fn explanation_forgets_what_was_refused_of_earlier_objects() {
+    let (fakes, stack) = stack().await;
+    fakes.members.behave("shop", "a", Behaviour::RefusedHere);
+    let dig = approved(&stack, "shop", "300m", &["a", "c"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    assert_eq!(placed_now(&stack, "shop/shop").await.0, "aws+c");
+    let mut body = doc("shop", None);
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", "350m", 1)).into();
+    assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
+    expect_state(&run(&stack, &format!("{dig}/update")).await, "succeeded");
+    assert_eq!(placed_now(&stack, "shop/shop").await.0, "onprem+a", "nobody knows what it says to these");
+}
+
+#[tokio::test]
+async fn dry_run_shows_moves_with_which_a_refusal_may_end() {
+    let (fakes, stack, newcomer) = full().await;
+    ["a", "b"].iter().for_each(|cluster| fakes.members.behave("newcomer", cluster, Behaviour::InTheWay));
+    let said = dry(&stack, &newcomer, "instantiate").await;
+    let place = &said["plan"]["plan"]["newcomer"][0]["groups"][0]["placement"]["member"];
+    assert!(place.is_string(), "{said:#}");
+    let refusal = json!([{"app": "newcomer", "member": place, "mayEnd": true,
+        "reasons": ["Service/default/victim exists in the member and is not this app's"]}]);
+    assert_eq!(said["refusals"], refusal, "{said:#}");
+    // What may end is remembered by nobody.
+    expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
+    let (_, considered) = placed_now(&stack, "newcomer/newcomer").await;
+    assert!(considered.iter().all(|(_, _, reason)| !reason.contains("refused")), "{considered:?}");
+}
+
 /// How often an app was written to a cluster.
 fn written(fakes: &Fakes, copy: &str) -> usize {
     fakes.members.history().iter().filter(|entry| **entry == format!("present {copy}")).count()

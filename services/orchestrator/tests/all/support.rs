@@ -9,7 +9,7 @@ use drover_api::agents::AgentOrders;
 use drover_api::bindings::{
     BoundsOrder, Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
 };
-use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
+use drover_api::ledger::{ClaimHead, ExplainQuestion, Explanation, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, ReliefList};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest, MemberKey};
@@ -58,6 +58,9 @@ impl Placement for NoPeers {
         no_peer()
     }
     async fn transact_dry(&self, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        no_peer()
+    }
+    async fn explain(&self, _: &ExplainQuestion) -> Result<Explanation, PeerError> {
         no_peer()
     }
     async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::ledger::{ClaimReceipt, ExplainedCalls, ExplainedDecision, Explanation};
-use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, DigRef, GroupPolicy, MemberKey};
+use drover_api::ledger::{ClaimReceipt, ExplainQuestion, ExplainedCalls, ExplainedDecision, Explanation};
+use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, DigRef, GroupPolicy, MemberKey, RefusedDestination};
 use drover_store::{Timestamp, now};
 use uuid::Uuid;
 
@@ -15,11 +15,12 @@ use crate::store;
 const RHO: std::ops::RangeInclusive<u32> = 1..=6;
 
 impl App {
-    /// Explains an app of the deployment intent group or composite app `group`.
+    /// Explains an app of a deployment intent group or composite app.
     ///
     /// # Errors
     /// `NotFound` if nothing was ever decided about the app; `Store` if the log cannot be read.
-    pub async fn explain(&self, project: &str, group: &str, app: &str) -> Result<Explanation, LedgerError> {
+    pub async fn explain(&self, question: &ExplainQuestion) -> Result<Explanation, LedgerError> {
+        let ExplainQuestion { project, group, app, refused } = question;
         let mut book = self.copy();
         let claims = book.claims_of_app(project, group, app);
         // What was decided after the claims were written last placed nothing: a later change was refused, and the app stayed where it is.
@@ -33,29 +34,22 @@ impl App {
         let request = claims
             .first()
             .map(|claim| claim.request.as_ref().clone())
-            .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == app).cloned()));
+            .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == *app).cloned()));
 
         let asked = stored.as_ref().map_or_else(Vec::new, |stored| stored.request.apps.clone());
         let story = stored.as_ref().and_then(|stored| stored.answer.calls.clone());
-        let calls = explain_calls(&book, &dig, asked).map(|calls| ExplainedCalls { decided: story, ..calls });
+        let calls = explain_calls(&book, &dig, asked, refused).map(|calls| ExplainedCalls { decided: story, ..calls });
         let now = request.filter(|_| book.knows_members()).and_then(|request| {
             take_away(&mut book, &claims);
-            let request = DecisionRequest {
-                dig: dig.clone(),
-                apps: vec![request],
-                overflow: false,
-                refused: Vec::new(),
-                operation: Uuid::nil(),
-                fence: i64::MAX,
-            };
+            let request = anew(&dig, vec![request], refused);
             let decision = book.ledger.decide(Uuid::now_v7(), &request);
             explained(&decision, app, None, now())
         });
         let decided = stored.as_ref().and_then(|stored| explained(&stored.answer, app, Some(stored.answer.id), stored.created_at));
         Ok(Explanation {
-            project: project.to_owned(),
+            project: project.clone(),
             dig,
-            app: app.to_owned(),
+            app: app.clone(),
             moved: decided.as_ref().is_some_and(|decided| !claims.is_empty() && chosen_members(decided) != members_of(&claims)),
             room: claims.iter().map(|claim| receipt(claim)).collect(),
             decided,
@@ -65,9 +59,15 @@ impl App {
     }
 }
 
+/// A request for what would be decided now.
+fn anew(dig: &DigRef, apps: Vec<AppRequest>, refused: &[RefusedDestination]) -> DecisionRequest {
+    let refused = refused.to_vec();
+    DecisionRequest { dig: dig.clone(), apps, overflow: false, refused, operation: Uuid::nil(), fence: i64::MAX }
+}
+
 /// The call groups of the running apps, and those that every value of [`RHO`] and every policy would give. Where nothing runs, the requested apps
 /// (`asked`) are used. `None` without call terms.
-fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<ExplainedCalls> {
+fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>, refused: &[RefusedDestination]) -> Option<ExplainedCalls> {
     let running = book.ledger.call_story(dig);
     let claims: Vec<_> = book.ledger.claims().filter(|claim| claim.dig.id == dig.id).cloned().collect();
     let mut apps: BTreeMap<String, AppRequest> =
@@ -85,15 +85,7 @@ fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<Ex
             app.terms.calls.iter_mut().for_each(|calls| (calls.rho, calls.policy) = (rho, policy));
             app
         });
-        let request = DecisionRequest {
-            dig: dig.clone(),
-            apps: apps.collect(),
-            overflow: false,
-            refused: Vec::new(),
-            operation: Uuid::nil(),
-            fence: i64::MAX,
-        };
-        book.ledger.decide(Uuid::nil(), &request).calls
+        book.ledger.decide(Uuid::nil(), &anew(dig, apps.collect(), refused)).calls
     };
     let by_rho = bounds.into_iter().filter_map(|rho| with(rho, own.policy)).collect();
     let by_policy = [GroupPolicy::CgsGreedy, GroupPolicy::Learned].into_iter().filter_map(|policy| with(own.rho, policy)).collect();

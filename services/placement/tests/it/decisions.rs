@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
-use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
+use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, ExplainQuestion, FleetItem};
 use drover_scheduling::{
-    Amounts, AppRequest, CallTerms, CallTo, Capacity, DecisionRequest, GroupPolicy, LedgerChange, MemberKey, MemberState, Node, Observed,
-    Outcome, Verdict,
+    Amounts, AppRequest, CallTerms, CallTo, Capacity, Considered, DecisionRequest, GroupPolicy, LedgerChange, MemberKey, MemberState, Node,
+    Observed, Outcome, RefusedDestination, Verdict,
 };
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
@@ -125,7 +125,7 @@ async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
     let decision = placement.decide(Uuid::now_v7(), &request(&shop, vec![app("cart", 1, 600, &BOTH)])).await;
     let (binding, _) = bindings(&decision)["cart"].clone();
 
-    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    let why = placement.explain("cart", &[]).await;
     assert!(!why.moved);
     assert_eq!(why.room[0].member.0, "onprem+a");
     assert_eq!(why.decided.unwrap().id, Some(decision.id));
@@ -136,7 +136,7 @@ async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
     let capacity = Capacity { nodes: Arc::new(nodes(1, 1001)), observed: BTreeMap::from([(binding, observed)]), ..Capacity::default() };
     manager.capacity.publish("onprem+a", Some(capacity));
     eventually(TIMEOUT, async || placement.clusters().await.iter().any(|c| c.total.allocatable.cpu == 1001).then_some(())).await;
-    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    let why = placement.explain("cart", &[]).await;
     let now = why.now.unwrap().decision.groups[0].clone();
     assert_eq!(now.placement.map(|placement| placement.member.0).as_deref(), Some("onprem+a"), "{:#?}", now.considered);
 
@@ -158,20 +158,32 @@ async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
             ],
         ))
         .await;
-    let why: Explanation = placement.get("/v2/explain?app=shop%2Fcart&project=default").await;
+    let why = placement.explain("cart", &[]).await;
     assert!(why.moved);
     assert_eq!(why.room[0].claim, moved);
 
     // A change that was refused later placed nothing: what is explained is still why the app is where it is.
     let refused = DecisionRequest { fence: 3, ..self::request(&shop, vec![app("cart", 1, 5000, &BOTH)]) };
     assert_eq!(placement.decide(Uuid::now_v7(), &refused).await.outcome, Outcome::NoRoom);
-    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    let why = placement.explain("cart", &[]).await;
     assert_eq!((why.decided.unwrap().id, why.moved), (Some(decision.id), true));
 
-    for path in ["/v2/explain?app=cart", "/v2/explain?app=shop/"] {
-        assert_eq!(placement.send(Method::GET, path, None::<&()>).await.0, StatusCode::BAD_REQUEST, "{path}");
-    }
-    assert_eq!(placement.send(Method::GET, "/v2/explain?app=shop/nobody", None::<&()>).await.0, StatusCode::NOT_FOUND);
+    // A member that refused its objects is left out, with the reason. What another group was refused says nothing about it.
+    let refusal = |dig: Uuid, member: &str| RefusedDestination {
+        dig,
+        app: "cart".into(),
+        member: MemberKey(member.into()),
+        reason: "it refused the objects".into(),
+        refuses: true,
+    };
+    let refused = [refusal(shop.id, "onprem+a"), refusal(Uuid::now_v7(), "aws+c")];
+    let now = placement.explain("cart", &refused).await.now.unwrap().decision.groups[0].clone();
+    assert_eq!(now.placement.map(|placement| placement.member.0).as_deref(), Some("aws+c"), "{:#?}", now.considered);
+    let said = |c: &&Considered| c.verdict == Verdict::NotAllowed && c.reason == "it refused the objects";
+    assert_eq!(now.considered.iter().filter(said).map(|c| c.member.0.as_str()).collect::<Vec<_>>(), ["onprem+a"]);
+
+    let nobody = ExplainQuestion { project: "default".into(), group: "shop".into(), app: "nobody".into(), refused: vec![] };
+    assert_eq!(placement.send(Method::POST, "/internal/explanations", Some(&nobody)).await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,7 +285,7 @@ async fn learned_policy_is_explained_compared_and_counted() {
     assert!(story.objective <= story.greedy.unwrap() + 1e-9, "greedy's placement is taken if it is better: {story:?}");
     placement.decide(id, &request(&shop, apps)).await;
 
-    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    let why = placement.explain("cart", &[]).await;
     let calls = why.calls.unwrap();
     assert_eq!(calls.decided, decision.calls, "the explanation says what the policy saw when it decided");
     let by_policy: Vec<(GroupPolicy, u32)> =

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::ledger::{Claims, ClusterCapacity, FleetItem};
+use drover_api::ledger::{Claims, ClusterCapacity, ExplainQuestion, Explanation, FleetItem};
 use drover_api::members::Member;
 use drover_placement::assemble;
 use drover_scheduling::{
     Amounts, AppRequest, Capacity, Decision, DecisionRequest, Demand, DigRef, Element, Intent, LedgerChange, LedgerReceipt,
-    LedgerTransaction, MemberKey, MemberState, Node, PlacementTerms, PodGroup,
+    LedgerTransaction, MemberKey, MemberState, Node, PlacementTerms, PodGroup, RefusedDestination,
 };
 use drover_service::feed::FeedPage;
 use drover_service::{Common, FeedHub, Peers};
@@ -202,6 +202,12 @@ impl Placement {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         panic!("{path} is answered 503 for ten seconds");
+    }
+
+    /// Explains an app of the composite app `shop`, which these members refused.
+    pub async fn explain(&self, app: &str, refused: &[RefusedDestination]) -> Explanation {
+        let question = ExplainQuestion { project: "default".into(), group: "shop".into(), app: app.into(), refused: refused.to_vec() };
+        Self::expect(self.send(Method::POST, "/internal/explanations", Some(&question)).await)
     }
 
     pub async fn decide(&self, id: Uuid, request: &DecisionRequest) -> Decision {

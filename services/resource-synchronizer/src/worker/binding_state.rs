@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use drover_api::bindings::DesiredState;
 use drover_members::serving::Expectation;
-use drover_members::{Object, ObjectId, serving};
+use drover_members::{MemberError, Object, ObjectId, serving};
 use uuid::Uuid;
 
 use super::ended::EndedJobs;
@@ -27,12 +27,21 @@ pub struct Failure {
     pub reason: String,
     /// Another member may accept the objects: the reason is in what this one has.
     pub elsewhere: bool,
+    /// All of it may end although nobody changes the objects or the member's rules.
+    pub may_end: bool,
 }
 
 impl Failure {
     /// A failure that has nothing to do with the member.
     pub fn new(code: &'static str, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), elsewhere: false }
+        Self { code, reason: reason.into(), elsewhere: false, may_end: false }
+    }
+
+    /// What speaks against objects in the member.
+    pub fn against(code: &'static str, errors: &[MemberError]) -> Self {
+        let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let elsewhere = errors.iter().all(MemberError::is_of_this_member);
+        Self { code, reason: reasons.join("; "), elsewhere, may_end: errors.iter().all(MemberError::may_end) }
     }
 }
 

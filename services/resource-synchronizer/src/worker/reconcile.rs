@@ -415,11 +415,13 @@ impl Worker {
                 reasons if reasons.is_empty() => Ok(Ok(objects)),
                 reasons => refused("not_granted", reasons.join("; ")),
             },
-            Err(error) if error.is_object() => {
-                let code = if matches!(error, MemberError::UnknownKind { .. }) { error.code() } else { "preflight_failed" };
-                Ok(Err(Failure { elsewhere: error.is_of_this_member(), ..Failure::new(code, error.to_string()) }))
-            }
-            Err(error) => Err(error.into()),
+            Err(mut errors) => match errors.iter().position(|error| !error.is_object()) {
+                Some(position) => Err(errors.swap_remove(position).into()),
+                None => {
+                    let unknown = errors.iter().find(|error| matches!(error, MemberError::UnknownKind { .. }));
+                    Ok(Err(Failure::against(unknown.map_or("preflight_failed", MemberError::code), &errors)))
+                }
+            },
         }
     }
 

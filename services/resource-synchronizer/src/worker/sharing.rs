@@ -60,7 +60,8 @@ impl Worker {
             if conflicts.len() > 1 {
                 reason = format!("{reason} ({} more objects differ)", conflicts.len() - 1);
             }
-            return Ok(Err(Some(Failure { elsewhere: true, ..Failure::new("shared_object_differs", reason) })));
+            // Another member may have none of it, and the other app may leave.
+            return Ok(Err(Some(Failure { elsewhere: true, may_end: true, ..Failure::new("shared_object_differs", reason) })));
         }
         Ok(if leaving { Err(None) } else { Ok(found) })
     }

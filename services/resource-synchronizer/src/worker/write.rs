@@ -75,7 +75,7 @@ impl From<Error> for WriteEnd {
             Error::Member(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Self::Later,
             Error::Member(error) if error.is_object() => {
                 let code = if matches!(error, MemberError::Refused { .. }) { "apply_failed" } else { error.code() };
-                Self::Failed(Failure { elsewhere: error.is_of_this_member(), ..Failure::new(code, error.to_string()) })
+                Self::Failed(Failure::against(code, &[error]))
             }
             error => Self::Broken(error),
         }
@@ -101,10 +101,8 @@ impl Write {
                 return Err(WriteEnd::Later);
             }
             if !against.is_empty() {
-                let reasons: Vec<String> = against.iter().map(ToString::to_string).collect();
                 let code = against.iter().map(|error| error.code_or(PREFLIGHT)).find(|code| *code != PREFLIGHT).unwrap_or(PREFLIGHT);
-                let elsewhere = against.iter().all(MemberError::is_of_this_member);
-                return Err(WriteEnd::Failed(Failure { elsewhere, ..Failure::new(code, reasons.join("; ")) }));
+                return Err(WriteEnd::Failed(Failure::against(code, &against)));
             }
         }
         let _turn = self.app.turn_to_write().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, daemon_set, deployment, service};
-use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
+use drover_api::bindings::{DesiredBinding, DesiredState, Phase, Preflight, PreflightAnswer};
 use drover_api::grants::Grants;
 use drover_kubesim::Operation;
 use drover_testkit::{eventually, openapi};
@@ -12,7 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use reqwest::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 #[test]
@@ -194,11 +194,26 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     stack.reaches(&absent(&one), Phase::Gone).await;
     assert_eq!(stack.names().await, ["Service/shared"]);
 
-    stack.bundle("b3", vec![json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}})]).await;
+    // Every kind that is not served is named, once.
+    let of = |kind: &str, name: &str| json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": name}});
+    stack.bundle("b3", vec![of("Thing", "x"), config("settings", "1"), of("Thing", "y"), of("Gadget", "x")]).await;
     let unknown = binding("things", "b3");
     stack.desire(&unknown).await;
     let status = stack.reaches(&unknown, Phase::Failed).await;
-    assert!(status.elsewhere && status.reason.as_ref().unwrap().contains("serves no kind Thing"), "{status:?}");
+    let reason = status.reason.clone().unwrap();
+    assert_eq!((status.code.as_deref(), status.elsewhere, status.may_end), (Some("unknown_kind"), true, false));
+    let told = ["Thing", "Gadget"].map(|kind| reason.matches(&format!("serves no kind {kind} in example.com/v1")).count());
+    assert_eq!(told, [1, 1], "{reason}");
+    stack.know(MEMBER);
+    let against = async |objects: &[Value]| -> PreflightAnswer {
+        let asked = Preflight { binding: unknown.clone(), objects: objects.to_vec() };
+        serde_json::from_value(stack.send(Method::POST, "/internal/preflights", &asked).await.1).unwrap()
+    };
+    let answer = against(&[of("Thing", "x"), config("settings", "1"), of("Gadget", "x")]).await;
+    assert_eq!((answer.reasons.len(), answer.elsewhere, answer.may_end), (2, true, false), "{answer:?}");
+    // Whose name it is may leave.
+    let answer = against(&[json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}})]).await;
+    assert_eq!((answer.reasons.len(), answer.elsewhere, answer.may_end), (1, true, true), "{answer:?}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::super::{apply, now};
 use super::replace::{self, NextClaim};
 use super::{MoveProgress, MoveStage, Preparation, Relocate, once, stateful};
 use crate::store::binding;
-use crate::store::refused_destination;
+use crate::store::{refusal, refused_destination};
 
 pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
     for moving in &ctx.state.moves {
@@ -91,13 +91,14 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         moving.reach(MoveStage::Starting);
     }
     let sent = moving.sent.get_or_insert_with(|| Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
-    let reason = match readiness::assess(sent, environment.statuses.get(moving.new).as_deref(), now(), &environment.deadlines) {
+    let (reason, refuses) = match readiness::assess(sent, environment.statuses.get(moving.new).as_deref(), now(), &environment.deadlines) {
         Readiness::Ready => return Ok(Preparation::Ready),
         Readiness::Waiting { until, note, .. } => {
             moving.reach(MoveStage::Starting);
             return Ok(Preparation::Waiting { until, note });
         }
-        Readiness::Failed { reason, .. } | Readiness::Unschedulable(reason) => reason,
+        Readiness::Failed { reason, elsewhere, may_end, .. } => (reason, elsewhere && !may_end),
+        Readiness::Unschedulable(reason) => (reason, false),
     };
     let copy = moving.new_copy(operation);
     if moving.is_stateful() {
@@ -107,6 +108,9 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
     }
     let mut tx = environment.transaction(operation, ctx.fence).await?;
     refused_destination::record(&mut tx, &copy, &reason).await?;
+    if refuses {
+        refusal::record(&mut tx, &copy, &reason).await?;
+    }
     tx.commit().await?;
     replace::choose_next(&mut ctx.state.moves[index], &copy.member, &reason)?;
     Ok(Preparation::Again)

@@ -13,13 +13,10 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::super::apply;
-use super::other_place::avoid;
-use super::{SeeksRoom, places, search};
+use super::{SeeksRoom, other_place, places, search};
 
 /// How long a member may take to answer: other operations wait for their turn to plan meanwhile.
 const LIMIT: Duration = Duration::from_secs(5);
-/// What refusals contain that may end when other apps leave, or when the member answers again.
-const MAY_END: [&str; 4] = ["exceeded quota", "already allocated", "exists in the member", "it could not be asked"];
 
 /// Whether the members of `plan` accept the apps that it makes room for. Those that do not are left out of the next plan. Each is asked once.
 ///
@@ -38,14 +35,13 @@ pub(super) async fn accepted<W: SeeksRoom>(ctx: &mut Ctx<W>, plan: &Plan) -> Res
     let mut accepted = true;
     for (copy, answer) in copies.iter().zip(answers) {
         // If it cannot be asked now, the answer comes when it is written to.
-        let Ok(Ok(PreflightAnswer { reasons, elsewhere })) = answer else { continue };
+        let Ok(Ok(PreflightAnswer { reasons, elsewhere, may_end })) = answer else { continue };
         let (app, member) = (&copy.app, &copy.member);
         let place = (app.clone(), member.clone());
         search(ctx).state.asked.push(place.clone());
         if reasons.is_empty() {
             continue;
         }
-        let may_end = reasons.iter().all(|reason| MAY_END.iter().any(|text| reason.contains(text)));
         let failure =
             Failure { code: "preflight_failed".into(), message: format!("{app} on {member}: {}", reasons.join("; ")), reasons: vec![] };
         if by_user && may_end {
@@ -59,7 +55,7 @@ pub(super) async fn accepted<W: SeeksRoom>(ctx: &mut Ctx<W>, plan: &Plan) -> Res
         if may_end {
             state.hopes.push(place);
         }
-        avoid(ctx, copy, member, reasons.join("; "), true);
+        other_place::refused(ctx, copy, reasons.join("; "), may_end).await?;
         accepted = false;
     }
     Ok(accepted)
@@ -75,18 +71,4 @@ pub(super) fn hopes<W: SeeksRoom>(ctx: &mut Ctx<W>) -> bool {
     state.avoided.retain(|avoided| !hopes.iter().any(|(app, member)| (app, member) == (&avoided.app, &avoided.member)));
     state.refused = None;
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use drover_members::{MemberError, ObjectId};
-
-    use super::*;
-
-    #[test]
-    fn refusal_for_an_object_of_another_app_may_end() {
-        let id = ObjectId { api_version: "v1".into(), kind: "Service".into(), namespace: "n".into(), name: "web".into() };
-        let refusal = MemberError::Foreign { id: Box::new(id), whose: "another app's".into() }.to_string();
-        assert!(MAY_END.iter().any(|text| refusal.contains(text)), "{refusal}");
-    }
 }

@@ -7,11 +7,12 @@ use drover_workflow::{Ctx, StepError};
 use super::super::apply;
 use super::{SeeksRoom, placed, places, plan::plan_order, reasons, search};
 use crate::store::binding::Binding;
+use crate::store::refusal;
 
 /// Records that the pods of `copy` found no nodes, so that later rounds place it elsewhere, and asks whether there is another place, as
 /// it is or after moves. The other apps of the group keep their claims meanwhile.
 pub(in super::super) async fn has_other_place<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: &str) -> Result<bool, StepError> {
-    avoid(ctx, copy, &copy.member, format!("its pods found no nodes there: {}", without_place(copy, reason)), false);
+    avoid(ctx, copy, format!("its pods found no nodes there: {}", without_place(copy, reason)), false);
     Ok(other_places(ctx, copy).await?.is_ok())
 }
 
@@ -22,13 +23,14 @@ pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
     ctx: &mut Ctx<W>,
     copy: &Binding,
     reason: &str,
+    may_end: bool,
     others: &[String],
 ) -> Result<Result<(), Vec<String>>, StepError> {
     let reason = without_place(copy, reason).to_owned();
     if let Some(stays) = stays_with(&copy.app, others) {
         return Ok(Err(vec![format!("{}: {}: {reason}", copy.app, copy.member), stays]));
     }
-    avoid(ctx, copy, &copy.member, reason, true);
+    refused(ctx, copy, reason, may_end).await?;
     loop {
         let places = match other_places(ctx, copy).await? {
             Ok(places) => places,
@@ -37,9 +39,9 @@ pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
         let mut accepted = true;
         for place in places {
             let there = Binding { member: place.clone(), ..copy.clone() };
-            let against = apply::preflight(&ctx.environment.clone(), &there).await?.reasons;
-            if !against.is_empty() {
-                avoid(ctx, copy, &place, against.join("; "), true);
+            let against = apply::preflight(&ctx.environment.clone(), &there).await?;
+            if !against.reasons.is_empty() {
+                refused(ctx, &there, against.reasons.join("; "), against.may_end).await?;
                 accepted = false;
             }
         }
@@ -54,8 +56,19 @@ fn without_place<'r>(copy: &Binding, reason: &'r str) -> &'r str {
     reason.strip_prefix(&format!("{} on {}: ", copy.app, copy.member)).unwrap_or(reason)
 }
 
-pub(super) fn avoid<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, member: &MemberKey, reason: String, refuses: bool) {
-    let refused = RefusedDestination { dig: copy.dig.id, app: copy.app.clone(), member: member.clone(), reason, refuses };
+/// Records that the member of `copy` refuses its objects. It is remembered beyond this operation unless that may end.
+pub(super) async fn refused<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: String, may_end: bool) -> Result<(), StepError> {
+    if !may_end {
+        let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
+        refusal::record(&mut tx, copy, &reason).await?;
+        tx.commit().await?;
+    }
+    avoid(ctx, copy, reason, true);
+    Ok(())
+}
+
+fn avoid<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: String, refuses: bool) {
+    let refused = RefusedDestination { dig: copy.dig.id, app: copy.app.clone(), member: copy.member.clone(), reason, refuses };
     let avoided = &mut search(ctx).state.avoided;
     avoided.retain(|known| known.app != refused.app || known.member != refused.member);
     avoided.push(refused);

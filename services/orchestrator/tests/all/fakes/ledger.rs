@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::agents::AgentOrders;
-use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
+use drover_api::ledger::{ClaimHead, ExplainQuestion, ExplainedDecision, Explanation, LedgerChange, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{SecretKubeconfig, UserKubeconfig, UserOrder, UserState};
 use drover_api::scheduling::{
     Amounts, Capacity, Claim, Cordon, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey, Observed,
@@ -23,6 +23,8 @@ fn conflict(differences: Vec<Difference>) -> PeerError {
 struct Inner {
     ledger: Ledger,
     decisions: HashMap<Uuid, Decision>,
+    /// What was asked for in decisions, in order.
+    asked: Vec<DecisionRequest>,
     receipts: HashMap<Uuid, LedgerReceipt>,
     released: HashMap<Uuid, i64>,
     dry_decisions: usize,
@@ -224,6 +226,7 @@ impl Placement for FakeLedger {
         let decision = inner.ledger.decide(id, request);
         inner.ledger.apply_decision(request, &decision).keep();
         inner.decisions.insert(id, decision.clone());
+        inner.asked.push(request.clone());
         Ok(decision)
     }
 
@@ -273,6 +276,29 @@ impl Placement for FakeLedger {
         let (receipt, undo) = inner.ledger.transact(transaction).map_err(conflict)?;
         inner.ledger.undo(undo);
         Ok(receipt)
+    }
+
+    /// Only what would be decided now.
+    async fn explain(&self, question: &ExplainQuestion) -> Result<Explanation, PeerError> {
+        let inner = self.0.lock().unwrap();
+        let asked = inner.asked.iter().rev().find_map(|asked| {
+            let ours = (&asked.dig.project, &asked.dig.composite_app) == (&question.project, &question.group);
+            let app = asked.apps.iter().find(|app| app.app == question.app).filter(|_| ours)?;
+            Some((asked.dig.clone(), app.clone()))
+        });
+        let Some((dig, app)) = asked else { return Err(super::refused("placement", 404, "not_found", vec![])) };
+        let mut ledger = inner.ledger.clone();
+        let own: Vec<Uuid> =
+            ledger.claims().filter(|claim| claim.dig.id == dig.id && claim.request.app == app.app).map(|claim| claim.id).collect();
+        own.into_iter().for_each(|claim| drop(ledger.put_claim(claim, None)));
+        let refused = question.refused.clone();
+        let request =
+            DecisionRequest { dig: dig.clone(), apps: vec![app], overflow: false, refused, operation: Uuid::nil(), fence: i64::MAX };
+        let decided = ledger.decide(Uuid::nil(), &request);
+        let (seq, outcome, decision) = (decided.seq, decided.outcome, decided.apps[0].clone());
+        let now = Some(ExplainedDecision { id: None, at: String::new(), seq, outcome, decision });
+        let (project, app) = (question.project.clone(), question.app.clone());
+        Ok(Explanation { project, dig, app, room: vec![], moved: false, decided: None, now, calls: None })
     }
 
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {

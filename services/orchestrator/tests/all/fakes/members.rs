@@ -266,6 +266,7 @@ impl FakeMembers {
             code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
             reason: (phase == Phase::Failed).then(|| against(behaviour).to_owned()),
             elsewhere: phase == Phase::Failed && behaviour == Behaviour::RefusedHere,
+            may_end: false,
             unschedulable: (present && behaviour == Behaviour::Unschedulable)
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
@@ -398,7 +399,8 @@ impl Synchronizer for FakeMembers {
         let behaviour = self.inner.lock().unwrap().behaviour.get(&key).copied();
         let refuses = behaviour.filter(|behaviour| matches!(behaviour, Behaviour::Refused | Behaviour::RefusedHere | Behaviour::InTheWay));
         let reasons = refuses.into_iter().map(|behaviour| against(behaviour).to_owned()).collect();
-        Ok(PreflightAnswer { reasons, elsewhere: refuses.is_some_and(|behaviour| behaviour != Behaviour::Refused) })
+        let elsewhere = refuses.is_some_and(|behaviour| behaviour != Behaviour::Refused);
+        Ok(PreflightAnswer { reasons, elsewhere, may_end: refuses == Some(Behaviour::InTheWay) })
     }
 
     /// A test ends at once: it succeeds, or fails where its app is stuck, or goes on for ever where its app lingers.
