@@ -98,10 +98,16 @@ async fn agent_is_shown(system: &System) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn simulated() {
+async fn routes_need_another_way_than_the_link_and_its_agent_is_shown() {
     let system = System::linked(Backend::Simulated).await;
     agent_is_shown(&system).await;
     route_is_not_served_through_a_link(&system).await;
+    system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn simulated() {
+    let system = System::linked(Backend::Simulated).await;
     app_moves_to_a_cluster_and_leaves_it_while_its_link_breaks(&system).await;
     system.end().await;
 }
