@@ -25,25 +25,28 @@ deploy/openapi/check.sh
 step "format"
 cargo fmt --all --check
 
-step "Kubernetes and helm (cached)"
-DROVER_KUBE_BIN=$(deploy/local-kube/build.sh kubernetes)
-DROVER_HELM=$(deploy/local-kube/build.sh helm)/helm
+# Kubernetes and helm are built beside the programs, and kept for later runs. Then comes the one control plane for all tests that compare
+# with a real API server. Its owner is this script, so it is taken down however the script ends.
+DROVER_KUBE_BIN=$(deploy/local-kube/build.sh kubernetes --print)
+DROVER_HELM=$(deploy/local-kube/build.sh helm --print)/helm
 DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
 export DROVER_KUBE_BIN DROVER_HELM DROVER_BIN
-
-# One control plane for all tests that compare with a real API server; it starts while clippy runs. Its owner is this script, so it
-# is taken down however the script ends.
 contract=$(mktemp -d)
+background=() # process groups that end with this script
 clean_up() {
+  for group in "${background[@]}"; do kill -- "-$group" 2>/dev/null || true; done
   deploy/local-kube/kube.sh down --dir "$contract" >"$contract.log" 2>&1
   rm -rf "$contract" "$contract.log"
 }
 trap clean_up EXIT
-deploy/local-kube/kube.sh up --names contract --nodes 3 --metrics --owner $$ --dir "$contract" >"$contract.log" 2>&1 &
+set -m # each job in the background is a process group of its own
+{
+  deploy/local-kube/build.sh helm && deploy/local-kube/build.sh kubernetes &&
+    deploy/local-kube/kube.sh up --names contract --nodes 3 --metrics --owner $$ --dir "$contract"
+} >"$contract.log" 2>&1 &
 contract_up=$!
-
-step "clippy"
-cargo clippy --locked --workspace --all-targets -- -D warnings
+background+=("$contract_up")
+set +m
 
 case ${1:-} in --long)
   step "licences, bans, sources, known vulnerabilities"
@@ -51,28 +54,41 @@ case ${1:-} in --long)
   deploy/advisories.sh ;;
 esac
 
-step "tests"
+step "programs and tests are built"
 cargo build --locked --workspace --bins # the end-to-end tests run them
+cargo test --locked --workspace --no-run
 case ${1:-} in
   --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096} DROVER_FUZZ_SECONDS=${DROVER_FUZZ_SECONDS:-600}; extra=(-- --include-ignored) ;;
   *) extra=() ;;
 esac
+
+step "Kubernetes, helm and a control plane"
 wait $contract_up || { cat "$contract.log" >&2; exit 1; }
+background=()
+
+step "tests"
 export DROVER_CONTRACT_KUBECONFIG=$contract/contract/kubeconfig
 export DROVER_NO_SKIPS=1 # a test that lacks something fails
-cargo test --locked --workspace --no-run
 DROVER_TIMES=$(mktemp)
 export DROVER_TIMES
 lane() { DROVER_LANE=$1 cargo test --locked --workspace --no-fail-fast --config "target.'cfg(unix)'.runner=['$PWD/deploy/lane.sh']" "${@:2}" "${extra[@]}"; }
 log=$(mktemp)
 code=0
-set -m # each lane in the background is a process group of its own, so that it can be ended with this script
+# Clippy uses what the tests leave of the processors. It begins when every lane has: until then they need the directory that it locks.
+clippy() {
+  until grep -qs ' Running ' "$log" && grep -qs ' Running ' "$log.around" && grep -qs ' Running ' "$log.whole"; do sleep 1; done
+  nice -n 19 cargo clippy --locked --workspace --all-targets -- -D warnings
+}
+set -m
 lanes=()
 for name in around whole; do
   lane "$name" --lib --bins --tests >"$log.$name" 2>&1 &
   lanes+=("$!:$name")
+  background+=("$!")
 done
-trap 'for lane in "${lanes[@]}"; do kill -- "-${lane%%:*}" || true; done; clean_up' EXIT
+clippy >"$log.clippy" 2>&1 &
+clippy=$!
+background+=("$clippy")
 set +m
 lane hub 2>&1 | tee "$log" || code=$?
 for lane in "${lanes[@]}"; do
@@ -83,7 +99,11 @@ for lane in "${lanes[@]}"; do
   cat "$log.$name" >>"$log"
   rm "$log.$name"
 done
-trap clean_up EXIT
+step "clippy, which ran at the same time"
+wait "$clippy" || code=$?
+cat "$log.clippy"
+rm "$log.clippy"
+background=()
 
 # Target directories of other toolchains and dependencies that were not used for a week.
 touch "$CARGO_TARGET_DIR"
