@@ -108,21 +108,23 @@ impl Store {
         let mut connection = first_connection(&options, config.startup_timeout).await?;
         sqlx::query("select pg_advisory_lock($1)").bind(BOOTSTRAP_LOCK).execute(&mut connection).await?;
         let owner = create_schema(&mut connection, &schema).await.map_err(|error| in_schema(&schema, error))?;
+        if !migrations.is_empty() {
+            execute(&mut connection, format!("set search_path to {schema}")).await?;
+            if let Some(role) = &owner {
+                execute(&mut connection, format!("set role {role}")).await?;
+            }
+            for set in migrations {
+                set.migrator.run_direct(None, &mut connection, false).await.map_err(|error| in_schema(&schema, error))?;
+            }
+        }
+        // Ends the session and with it the lock.
+        connection.close().await?;
+
         let options = options.options([("search_path", schema.as_str())]);
         let options = match owner {
             Some(role) => options.options([("role", role)]),
             None => options,
         };
-        if !migrations.is_empty() {
-            let mut inside = PgConnection::connect_with(&options).await?;
-            for set in migrations {
-                set.migrator.run_direct(None, &mut inside, false).await.map_err(|error| in_schema(&schema, error))?;
-            }
-            inside.close().await?;
-        }
-        // Ends the session and with it the lock.
-        connection.close().await?;
-
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.acquire_timeout)

@@ -74,7 +74,8 @@ async fn create(template: &str) -> TestDb {
     let name = format!("t_{}", uuid::Uuid::now_v7().simple());
     let admin = server.url("postgres");
     let mut connection = PgConnection::connect(admin.expose_secret()).await.expect("the test server answers");
-    sqlx::query(AssertSqlSafe(format!("create database {name} template {template}")))
+    // Copied as files, a database takes a quarter less time than through the log.
+    sqlx::query(AssertSqlSafe(format!("create database {name} template {template} strategy file_copy")))
         .execute(&mut connection)
         .await
         .expect("a database can be created");

@@ -67,7 +67,9 @@ impl Base {
         let _ =
             tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
         let db = migrated_db().await;
-        let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
+        // Few connections: there are thousands of these databases, and what a new connection reads costs more than the queries of a test.
+        let config = StoreConfig { max_connections: 4, ..StoreConfig::new("orchestrator", db.url.clone()) };
+        let store = Store::connect(&config, &migrations()).await.unwrap();
         let store = store.with_key(Arc::new(SealKey::parse(&seal_key()).unwrap()));
         let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000), ("onprem", "d", 1, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
