@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests is a test, though not a function with the attribute")]
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -45,13 +46,17 @@ const WORDS: [&str; 26] = [
     "((((((((",
 ];
 
-/// CPU time of this thread. Threads that a parser uses are not counted, so that it gets more time than it is given, never less.
+/// CPU time of this process: some parsers use threads of their own.
 fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap().into()
 }
+
+/// One parser at a time, so that the time of none is counted for another.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Calls the parser on mutations of the inputs in its folder for as long as this run allows.
 fn fuzz(parser: &str, limit: usize, parse: impl Fn(&[u8])) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(parser);
     let mut corpus: Vec<Vec<u8>> = std::fs::read_dir(&folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
     corpus.sort();
