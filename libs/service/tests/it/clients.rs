@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use drover_api::scheduling::{DecisionRequest, DigRef};
+use drover_service::clients::orchestrator;
 use drover_service::clients::placement::Client;
 use drover_service::{Answer, Peer, PeerError, ProblemDocument, codes};
 use http::StatusCode;
@@ -109,7 +110,8 @@ async fn client_returns_refusals_without_retry() {
     assert_eq!((refused.code(), refused.is_retryable(), refused.problem().unwrap().reasons.len()), (Some("stale_fence"), false, 1));
     assert_eq!(placement.asked(&put), 1);
 
-    assert!(client.explain("a/b", None).await.found(&client).unwrap().is_none());
+    let explaining: orchestrator::Client = placement.serve().await.into();
+    assert!(explaining.explain("a/b", None).await.found(&explaining).unwrap().is_none());
     let other = client.claim_list(None, None, None).await.answer(&client).unwrap_err();
     assert!(matches!(other, PeerError::Undecodable { .. }) && !other.is_retryable(), "{other}");
     let undocumented = client.cluster_capacity_list(None).await.answer(&client).unwrap_err();
