@@ -15,6 +15,9 @@ impl App {
         let refused = refusal::remembered(&mut connection, project, group).await?;
         drop(connection);
         let question = ExplainQuestion { project: project.to_owned(), group: group.to_owned(), app: app.to_owned(), refused };
-        Ok(self.services.placement.explain(&question).await?)
+        self.services.placement.explain(&question).await.map_err(|error| match error.is_not_found() {
+            true => Error::NotFound { what: format!("a decision about {group}/{app} in project {project}") },
+            false => error.into(),
+        })
     }
 }

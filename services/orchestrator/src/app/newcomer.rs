@@ -62,8 +62,12 @@ impl App {
                 if !hopes.is_empty() {
                     let attempt = self.attempt(&new, &lasting).await?;
                     let places = attempt.places();
-                    let used = |hope: &Refusal| places.iter().any(|(app, member)| (app, member) == (&hope.app, &hope.member));
-                    return Ok(Preview { refusals: hopes.into_iter().filter(used).collect(), ..attempt });
+                    if !places.is_empty() {
+                        let used = |hope: &Refusal| places.iter().any(|(app, member)| (app, member) == (&hope.app, &hope.member));
+                        return Ok(Preview { refusals: hopes.into_iter().filter(used).collect(), ..attempt });
+                    }
+                    let hopes = hopes.into_iter().map(|hope| Refusal { may_end: false, ..hope });
+                    return Ok(Preview { refusals: hopes.chain(lasting).collect(), ..last.unwrap_or(attempt) });
                 }
                 return Ok(Preview { refusals: lasting, ..last.unwrap_or(attempt) });
             }

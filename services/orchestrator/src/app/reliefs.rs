@@ -111,7 +111,7 @@ impl App {
             }
             // Also if what follows fails: the next attempt is not at once.
             let pause = Duration::from_secs(u64::from(rest_seconds));
-            self.relief_attempts.rest(subject.clone(), pause, "the attempt to make a plan failed".to_owned());
+            self.relief_attempts.rest(subject.clone(), pause, "an attempt to move one of them was begun".to_owned());
             let operation = Uuid::now_v7();
             let why = format!("{reason}; the policy {policy} makes that a reason to move an app");
             let wanted = WantedMove { member, project, claims, demand: None, reason: why };

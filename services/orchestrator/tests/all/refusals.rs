@@ -52,6 +52,7 @@ async fn explanation_leaves_out_members_that_refused_the_objects_until_one_accep
     for wrong in ["shop", "shop/", "/shop"] {
         assert_eq!(stack.call("GET", &format!("/v2/explain?app={wrong}"), None).await.status, 400, "{wrong}");
     }
+    assert_eq!(stack.call("GET", "/v2/explain?app=none/none&project=p", None).await.status, 404);
 
     // It is not asked again before somebody deploys the application again. Where it runs then, it was accepted.
     fakes.members.behave("shop", "a", Behaviour::Ready);

@@ -41,7 +41,7 @@ pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
             let there = Binding { member: place.clone(), ..copy.clone() };
             let against = apply::preflight(&ctx.environment.clone(), &there).await?;
             if !against.reasons.is_empty() {
-                refused(ctx, &there, against.reasons.join("; "), against.may_end).await?;
+                refused(ctx, &there, against.reasons.join("; "), against.may_end || !against.elsewhere).await?;
                 accepted = false;
             }
         }
@@ -56,9 +56,10 @@ fn without_place<'r>(copy: &Binding, reason: &'r str) -> &'r str {
     reason.strip_prefix(&format!("{} on {}: ", copy.app, copy.member)).unwrap_or(reason)
 }
 
-/// Records that the member of `copy` refuses its objects. It is remembered beyond this operation unless that may end.
-pub(super) async fn refused<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: String, may_end: bool) -> Result<(), StepError> {
-    if !may_end {
+/// Records that the objects of `copy` are refused on its member. That is remembered beyond this operation unless it is `passing`: it may
+/// end, or does not depend on the member.
+pub(super) async fn refused<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: String, passing: bool) -> Result<(), StepError> {
+    if !passing {
         let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
         refusal::record(&mut tx, copy, &reason).await?;
         tx.commit().await?;
