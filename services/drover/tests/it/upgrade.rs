@@ -29,13 +29,14 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 27] = [
+const BACK: [(&str, i64, &str); 28] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("cluster-manager", 4, "drop table link; drop table link_authority"),
     ("cluster-manager", 5, "drop table link_authority_earlier /* the rest is gone with 4 */"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     ("gateway", 2, "drop table idempotency"),
     ("gateway", 3, "select 1 /* the table is gone with 2 */"),
+    ("migration", 3, "alter table plan drop column reason"),
     (
         "orchestrator",
         9,
