@@ -119,18 +119,18 @@ impl Worker {
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
-            if imports && !Box::pin(self.tell_exports(member, id, &bundle)).await? {
-                return Ok(Outcome::Again);
-            }
+            // What cannot be told is tried again. The rest does not wait for it.
+            let told = !imports || Box::pin(self.tell_exports(member, id, &bundle)).await?;
             self.ask(member, id);
             self.end_warm_up(id).await?;
             if let Some(outcome) = self.hooks_after(member, id, &hooks).await? {
                 return Ok(outcome);
             }
-            return match Box::pin(self.after_share(member, id)).await? {
-                Some(outcome) => Ok(outcome),
-                None => self.prune(member, id).await,
+            let outcome = match Box::pin(self.after_share(member, id)).await? {
+                Some(outcome) => outcome,
+                None => self.prune(member, id).await?,
             };
+            return Ok(if told || outcome != Outcome::Settled { outcome } else { Outcome::Again });
         }
         // A copy that was moved here starts with as many replicas as the other one runs.
         let unapplied = |object: &Object| self.bindings[&id].inventory.get(&object.id).is_none_or(|item| item.applied.is_none());
