@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request as HttpRequest, State};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_autoscaling::to_zero::{SCALE_TO_ZERO, is_expanded, original};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +46,10 @@ struct Admitted {
 }
 
 /// Answers one request.
-pub async fn answer(State(shared): State<Arc<Shared>>, Json(review): Json<Review>) -> Json<Value> {
+pub async fn answer(State(shared): State<Arc<Shared>>, request: HttpRequest) -> Result<Json<Value>, StatusCode> {
+    // Anybody in the cluster can connect: who sends slowly must not keep the API server out.
+    let read = tokio::time::timeout(WITHIN, Json::<Review>::from_request(request, &()));
+    let Ok(Ok(Json(review))) = read.await else { return Err(StatusCode::BAD_REQUEST) };
     let Request { uid, namespace, object, old } = review.request;
     let as_it_is = object.clone();
     let admitted = match tokio::time::timeout(WITHIN, admit(&shared, &namespace, object, &old)).await {
@@ -54,7 +58,7 @@ pub async fn answer(State(shared): State<Arc<Shared>>, Json(review): Json<Review
         Err(_) => Admitted { object: as_it_is.clone(), warning: Some("the API server did not answer the autoscaler in time".to_owned()) },
     };
     shared.admitted.notify_one();
-    Json(response(&uid, &as_it_is, admitted))
+    Ok(Json(response(&uid, &as_it_is, admitted)))
 }
 
 fn response(uid: &str, before: &Value, admitted: Admitted) -> Value {

@@ -178,6 +178,9 @@ async fn complete(shared: &Shared, (namespace, name): &(String, String), settled
         let kind = if object["kind"] == "Service" { &SERVICE } else { &POLICY };
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let found = read(client, kind, namespace, name).await?;
+        if found.as_ref().is_some_and(|found| !made(found)) {
+            return Err(format!("there is a {} {name} already, which was not made for scale to zero; rename it", kind.kind));
+        }
         if !found.is_some_and(|found| covers(&found, object)) {
             let applied = kind.api(client, namespace).patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
             applied.map_err(|error| format!("{} {name} cannot be applied: {error}", kind.kind))?;
@@ -235,6 +238,7 @@ async fn undo_others(shared: &Shared, namespace: Option<&str>, asked: &HashSet<(
     };
     let public = ListParams::default().labels(&format!("{}={}", slices::PATH, slices::PUBLIC));
     let list = api.list(&public).await.map_err(|error| format!("Services cannot be listed: {error}"))?;
+    let mut failed = Ok(());
     for service in list.items {
         let service = SERVICE.value(service)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -243,21 +247,48 @@ async fn undo_others(shared: &Shared, namespace: Option<&str>, asked: &HashSet<(
         if !is_expanded(&service) || !metadata["deletionTimestamp"].is_null() || asked.contains(&(namespace.clone(), policy.clone())) {
             continue;
         }
-        let client = &shared.client;
-        replace(client, &SERVICE, original(service)).await?;
-        let made = |object: &Value| object["metadata"]["labels"][MADE_BY] == SCALE_TO_ZERO;
-        for (kind, name) in [(&POLICY, &policy), (&SERVICE, &format!("{name}-pods"))] {
-            if read(client, kind, &namespace, name).await?.as_ref().is_some_and(made) {
-                let deleted = gone(kind.api(client, &namespace).delete(name, &DeleteParams::default()).await);
-                deleted.map_err(|error| format!("{} {name} cannot be deleted: {error}", kind.kind))?;
+        // One that cannot be written keeps no other one from being undone.
+        match undo(&shared.client, service, &namespace, &name, &policy).await {
+            Ok(()) => {
+                tracing::info!(namespace, service = name, "it leads to the pods of its app again, which is not scaled to zero any more")
             }
+            Err(error) => failed = Err(error),
         }
-        let slice = slices::name(&name);
-        let deleted = gone(SLICE.api(client, &namespace).delete(&slice, &DeleteParams::default()).await);
-        deleted.map_err(|error| format!("EndpointSlice {slice} cannot be deleted: {error}"))?;
-        tracing::info!(namespace, service = name, "it leads to the pods of its app again, which is not scaled to zero any more");
     }
-    Ok(())
+    failed
+}
+
+/// Whether an object was made for scale to zero.
+fn made(object: &Value) -> bool {
+    object["metadata"]["labels"][MADE_BY] == SCALE_TO_ZERO
+}
+
+/// Undoes everything for one Service. Its own annotation goes last, because a later pass finds by it what is left.
+async fn undo(client: &Client, service: Value, namespace: &str, name: &str, policy: &str) -> Result<(), String> {
+    let mut leads = service.clone();
+    leads["spec"] = original(service)["spec"].take();
+    replace(client, &SERVICE, leads).await?;
+    for (kind, name) in [(&POLICY, policy), (&SERVICE, &*format!("{name}-pods"))] {
+        if read(client, kind, namespace, name).await?.as_ref().is_some_and(made) {
+            let deleted = gone(kind.api(client, namespace).delete(name, &DeleteParams::default()).await);
+            deleted.map_err(|error| format!("{} {name} cannot be deleted: {error}", kind.kind))?;
+        }
+    }
+    let slice = slices::name(name);
+    let deleted = gone(SLICE.api(client, namespace).delete(&slice, &DeleteParams::default()).await);
+    deleted.map_err(|error| format!("EndpointSlice {slice} cannot be deleted: {error}"))?;
+    // The annotation may have gone while nobody answered the API server: then the sidecar is still there, and perhaps no pod.
+    if let Some(deployment) = read(client, &DEPLOYMENT, namespace, policy).await?.filter(|found| is_expanded(found) && !is_asked(found)) {
+        let mut plain = original(deployment);
+        if plain["spec"]["replicas"] == 0 {
+            plain["spec"]["replicas"] = 1.into();
+        }
+        replace(client, &DEPLOYMENT, plain).await?;
+    }
+    match read(client, &SERVICE, namespace, name).await?.filter(is_expanded) {
+        Some(again) => replace(client, &SERVICE, original(again)).await,
+        None => Ok(()),
+    }
 }
 
 /// Writes an object as it is here, unless it has changed since it was read.

@@ -36,10 +36,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Only API servers connect.
-const LIMITS: Limits = Limits { total: 256, per_address: 64, head: Duration::from_secs(30) };
+const LIMITS: Limits = Limits { total: 16, per_address: 16, head: Duration::from_secs(5) };
 
-/// Objects have at most 3 MiB together in the API server's store, and a request has the old one, too.
-const BODY: usize = 8 << 20;
+/// An object in the API server's store has at most 1.5 MiB, and a request has the old one, too. The limits together are below what the agent
+/// may use of memory.
+const BODY: usize = 4 << 20;
 
 /// Settings of the webhook.
 #[derive(Args, Clone, Debug)]
