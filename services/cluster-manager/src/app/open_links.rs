@@ -55,7 +55,10 @@ impl OpenLinks {
     pub fn add(&self, member: Uuid, generation: i64, link: Link, health: LinkHealth) {
         let mut open = self.open();
         let links = open.entry(member).or_default();
-        links.push(Open { generation, link, health });
+        // A certificate that was renewed is a new link, but the agent was there all the time.
+        let before = links.iter().rev().find(|open| open.generation == generation && !open.link.is_over());
+        let since = before.map_or(health.since, |open| open.health.since);
+        links.push(Open { generation, link, health: LinkHealth { since, ..health } });
         let surplus = links.len().saturating_sub(EACH);
         links.iter().take(surplus).for_each(|open| open.link.cut());
         drop(open);
@@ -71,13 +74,9 @@ impl OpenLinks {
         self.raise();
     }
 
-    /// How the agent of a member is connected. A certificate that was renewed is a new link, but the agent was there all the time.
+    /// How the agent of a member is connected.
     pub fn health(&self, member: Uuid) -> Option<LinkHealth> {
-        let open = self.open();
-        let mut links = open.get(&member)?.iter().filter(|open| !open.link.is_over());
-        let first = links.next()?;
-        let newest = links.next_back().unwrap_or(first);
-        Some(LinkHealth { since: first.health.since, ..newest.health.clone() })
+        self.open().get(&member)?.iter().rev().find(|open| !open.link.is_over()).map(|open| open.health.clone())
     }
 
     /// Breaks the links of these members that are of an earlier generation than the present one, or whose member has none any more. Links that

@@ -24,7 +24,8 @@ pub const LISTENER: (Duration, Duration) = (Duration::from_secs(7 * 24 * 3600), 
 
 /// Whether an authority that is valid from and until these times is to be replaced.
 pub fn is_due((from, until): (SystemTime, SystemTime), now: SystemTime) -> bool {
-    let whole = until.duration_since(from).unwrap_or_default();
+    // The first ones of earlier versions were made for twenty years.
+    let whole = until.duration_since(from).unwrap_or_default().min(LIFETIME);
     now >= from + whole * 2 / 3
 }
 
@@ -118,6 +119,7 @@ mod tests {
         let at = |days: u32| SystemTime::UNIX_EPOCH + DAY * days;
         let valid = (at(0), at(30));
         assert!(!is_due(valid, at(20) - HOUR) && is_due(valid, at(20)) && is_due(valid, at(40)));
+        assert!(is_due((at(0), at(20 * 365)), at(2 * 365)) && !is_due((at(0), at(20 * 365)), at(2 * 365) - HOUR));
         assert!(is_kept(at(0), at(30)) && !is_kept(at(0), at(31)));
         assert!(KEPT > LONGEST && LIFETIME / 3 > KEPT);
     }
