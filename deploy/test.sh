@@ -76,7 +76,10 @@ log=$(mktemp)
 code=0
 # Clippy uses what the tests leave of the processors. It begins when every lane has: until then they need the directory that it locks.
 clippy() {
-  until grep -qs ' Running ' "$log" && grep -qs ' Running ' "$log.around" && grep -qs ' Running ' "$log.whole"; do sleep 1; done
+  local file
+  for file in "$log" "$log.around" "$log.whole"; do
+    until [ -e "$log.over" ] || grep -qs ' Running ' "$file"; do sleep 1; done
+  done
   nice -n 19 cargo clippy --locked --workspace --all-targets -- -D warnings
 }
 set -m
@@ -100,9 +103,10 @@ for lane in "${lanes[@]}"; do
   rm "$log.$name"
 done
 step "clippy, which ran at the same time"
+touch "$log.over"
 wait "$clippy" || code=$?
 cat "$log.clippy"
-rm "$log.clippy"
+rm "$log.clippy" "$log.over"
 background=()
 
 # Target directories of other toolchains and dependencies that were not used for a week.
