@@ -88,7 +88,7 @@ fn controller(path: &str) -> Option<&'static str> {
         Some("policy-intents") => return Some("policy (kept)"),
         _ => {}
     }
-    let foreign = ["/internal/", "/v2/operations", "/v2/apps", "/v2/plans", "/v2/routes"];
+    let foreign = ["/internal/", "/v2/operations", "/v2/apps", "/v2/plans", "/v2/routes", "/v2/explain"];
     if foreign.iter().any(|start| path.starts_with(start))
         || path.contains("/call-graphs")
         || path.contains("/revisions")
