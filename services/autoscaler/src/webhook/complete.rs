@@ -15,7 +15,7 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::expanded::{Expanded, MADE_BY, SCALE_TO_ZERO, covers, expanded, is_asked};
+use super::expanded::{Expanded, MADE_BY, SCALE_TO_ZERO, covers, expanded, is_asked, is_by_drover};
 use super::{Acts, Shared};
 use crate::path::slices;
 
@@ -36,7 +36,7 @@ pub struct Kind {
     plural: &'static str,
 }
 
-/// Deployments.
+/// The kind that may ask for scale to zero.
 pub const DEPLOYMENT: Kind = Kind { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" };
 const SERVICE: Kind = Kind { group: "", version: "v1", kind: "Service", plural: "services" };
 const ENDPOINTS: Kind = Kind { group: "", version: "v1", kind: "Endpoints", plural: "endpoints" };
@@ -278,7 +278,8 @@ async fn undo(client: &Client, service: Value, namespace: &str, name: &str, poli
     let deleted = gone(SLICE.api(client, namespace).delete(&slice, &DeleteParams::default()).await);
     deleted.map_err(|error| format!("EndpointSlice {slice} cannot be deleted: {error}"))?;
     // The annotation may have gone while nobody answered the API server: then the sidecar is still there, and perhaps no pod.
-    if let Some(deployment) = read(client, &DEPLOYMENT, namespace, policy).await?.filter(|found| is_expanded(found) && !is_asked(found)) {
+    let left = |found: &Value| is_expanded(found) && !is_asked(found) && !is_by_drover(found);
+    if let Some(deployment) = read(client, &DEPLOYMENT, namespace, policy).await?.filter(left) {
         let mut plain = original(deployment);
         if plain["spec"]["replicas"] == 0 {
             plain["spec"]["replicas"] = 1.into();

@@ -18,8 +18,12 @@ pub struct Expanded {
 
 /// Whether its annotation asks for scale to zero, and it is not an object that Drover has applied.
 pub fn is_asked(deployment: &Value) -> bool {
-    let by_drover = deployment["metadata"]["labels"].get("drover.io/binding").is_some();
-    !by_drover && to_zero::is_asked(std::slice::from_ref(deployment))
+    !is_by_drover(deployment) && to_zero::is_asked(std::slice::from_ref(deployment))
+}
+
+/// Whether Drover has applied the object: then what it needs is none of the webhook's business.
+pub fn is_by_drover(object: &Value) -> bool {
+    object["metadata"]["labels"].get("drover.io/binding").is_some()
 }
 
 /// What a Deployment needs. `others`: the Services and HorizontalPodAutoscalers of its namespace.
