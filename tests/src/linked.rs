@@ -28,16 +28,14 @@ impl Drop for Linked {
     }
 }
 
-impl Linked {
-    /// As [`Linked::register`], where the data path reaches its pods although Drover does not reach its API server.
-    pub async fn register_reached(member: &Member, drover: &Client) -> Self {
-        let linked = Self::register(member, drover).await;
-        let labels = format!("/v2/cluster-providers/{}/clusters/{}/labels", member.provider, member.name);
-        let label = json!({"clusterLabel": "reachability=podNetwork"});
-        drover.post(&labels, Some(&label)).await.expect("the label is accepted");
-        linked
-    }
+/// Says that the data path reaches the pods of a linked member although Drover does not reach its API server.
+pub async fn reach_pods(member: &Member, drover: &Client) {
+    let labels = format!("/v2/cluster-providers/{}/clusters/{}/labels", member.provider, member.name);
+    let label = json!({"clusterLabel": "reachability=podNetwork"});
+    drover.post(&labels, Some(&label)).await.expect("the label is accepted");
+}
 
+impl Linked {
     /// Registers the member, starts its agent, and accepts it.
     pub async fn register(member: &Member, drover: &Client) -> Self {
         let file = base64::engine::general_purpose::STANDARD.encode(&member.kubeconfig);

@@ -15,7 +15,7 @@ use drover_store::private_postgres::Durability;
 use drover_testkit::{ChaosProxy, TestDb, eventually, test_db};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::linked::{LINKED, Linked};
+use crate::linked::{self, LINKED, Linked};
 use crate::members::{self, Backend, Member, Members, Shape};
 
 /// Shorter time limits than by default, so that scenarios in which something never happens do not take minutes.
@@ -199,13 +199,9 @@ impl System {
     async fn register(&self) {
         // Then every scenario that moves an app there, or from there, does so through a link.
         let linked = std::env::var_os("DROVER_LINKED").is_some();
-        futures::future::join_all(self.members.each.iter().map(|member| self.register_as(member, linked && member.name == LINKED))).await;
-    }
-
-    async fn register_as(&self, member: &Member, linked: bool) {
-        match linked {
-            true => drop(self.agent.set(Linked::register_reached(member, &self.client).await)),
-            false => member.register(&self.client).await,
+        self.register_each(linked).await;
+        if let Some(member) = self.members().iter().find(|member| linked && member.name == LINKED) {
+            linked::reach_pods(member, &self.client).await;
         }
     }
 
@@ -214,14 +210,14 @@ impl System {
         let database = test_db().await;
         let url = database.url.clone();
         let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
-        system.register_linked().await;
+        system.register_each(true).await;
         system.known(2).await;
         system
     }
 
-    /// The member [`LINKED`] is reached through its agent, and in no other way.
-    async fn register_linked(&self) {
-        let each = self.members().iter().map(async |member| match member.name == LINKED {
+    /// If `linked`, the member [`LINKED`] is reached through its agent, and in no other way.
+    async fn register_each(&self, linked: bool) {
+        let each = self.members().iter().map(async |member| match linked && member.name == LINKED {
             true => drop(self.agent.set(Linked::register(member, &self.client).await)),
             false => member.register(&self.client).await,
         });
@@ -231,7 +227,7 @@ impl System {
     /// As [`System::guarded_on_kubelets`], with the member [`LINKED`] reached through its agent.
     pub async fn linked_on_kubelets() -> Self {
         let system = Self::unregistered_on_kubelets().await;
-        system.register_linked().await;
+        system.register_each(true).await;
         system.known(1).await;
         system
     }

@@ -7,6 +7,7 @@ use drover_api::links::{LinkPhase, LinkState};
 use drover_api::operations::OperationState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended, free_port};
+use drover_e2e::linked::reach_pods;
 use drover_e2e::{Backend, System, Witness, moves, succeeded};
 use drover_testkit::eventually;
 use serde_json::json;
@@ -73,8 +74,7 @@ async fn route_is_not_served_through_a_link(system: &System) {
     let order = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": "private-a"});
     let plan = system.client.post("/v2/plans", Some(&order)).await.unwrap().body;
     assert!(plan["state"] != "proposed" && plan.to_string().contains(NO_WAY), "{plan:#}");
-    let label = json!({"clusterLabel": "reachability=podNetwork"});
-    system.client.post("/v2/cluster-providers/aws/clusters/public-c/labels", Some(&label)).await.unwrap();
+    reach_pods(system.member("public-c"), &system.client).await;
     let planned = async || {
         let plan = system.client.post("/v2/plans", Some(&order)).await.unwrap().body;
         (plan["state"] == "proposed").then_some(())
