@@ -141,8 +141,8 @@ pub struct ReliefLook {
 pub struct ReliefWatch(HashMap<String, HashMap<(Uuid, ReliefMetric), f64>>);
 
 impl ReliefWatch {
-    /// Takes in what is reported at `now` (seconds) of the apps of a project, and returns what counts and what is due. `everywhere`: the same of all
-    /// apps.
+    /// Takes in what is reported at `now` (seconds) of the apps of a project, and returns what counts and what is due.
+    /// `everywhere`: the same of the apps of all projects.
     pub fn look(
         &mut self,
         now: f64,

@@ -1,5 +1,4 @@
-//! What is needed to take agents of clusters: the address to which they connect, and the authority, which is replaced when it is time for
-//! that.
+//! What is needed to take agents of clusters: the address to which they connect, and the authority, which is replaced when it is due.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::SystemTime;
