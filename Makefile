@@ -14,7 +14,7 @@ demo: ## shows a relocation on three clusters; MEMBERS=sim|local|real, ONCE=1 to
 	@case $(MEMBERS) in sim) needs=demo ;; local|real) needs=$(MEMBERS) ;; *) echo "MEMBERS is sim, local or real" >&2; exit 2 ;; esac
 	deploy/setup.sh $$needs
 	. deploy/env.sh
-	cargo build --locked --workspace --bin drover --bin drover-lab # --workspace: with the same features, and so the same crates, as make test
+	cargo build --locked --workspace --bin drover --bin drover-lab
 	exec "$$CARGO_TARGET_DIR/debug/drover" demo --members $(MEMBERS) $(if $(ONCE),--once)
 
 build: ## all programs, optimised, without link-time optimisation

@@ -55,8 +55,9 @@ case ${1:-} in --long)
 esac
 
 step "programs and tests are built"
-cargo build --locked --workspace --bins # the end-to-end tests run them
-cargo test --locked --workspace --no-run
+# The end-to-end tests run the programs. In one command they are built with the features that the tests ask of libraries: built
+# before, without these, all that uses these libraries would be compiled twice.
+cargo build --locked --workspace --bins --tests
 case ${1:-} in
   --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096} DROVER_FUZZ_SECONDS=${DROVER_FUZZ_SECONDS:-600}; extra=(-- --include-ignored) ;;
   *) extra=() ;;

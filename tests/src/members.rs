@@ -140,7 +140,8 @@ impl Member {
         self.pods().create(&PostParams::default(), &pod.expect("a pod")).await.expect("the member accepts the pod");
     }
 
-    /// Deletes what other tests left in the default namespace, and waits until it is gone.
+    /// Deletes what other tests left, in the default namespace and of nodes with a label `scene` ([`App::on_nodes`](crate::apps::App::on_nodes)),
+    /// and waits until it is gone.
     async fn wipe(&self) {
         let all = ListParams::default();
         let now = DeleteParams::background().grace_period(0);
@@ -148,6 +149,8 @@ impl Member {
         self.pods().delete_collection(&DeleteParams::default().grace_period(0), &all).await.expect("pods can be deleted");
         let claims: Api<k8s_openapi::api::core::v1::PersistentVolumeClaim> = Api::namespaced(self.client.clone(), "default");
         claims.delete_collection(&DeleteParams::default(), &all).await.expect("volume claims can be deleted");
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
+        nodes.delete_collection(&DeleteParams::default(), &ListParams::default().labels("scene")).await.expect("nodes can be deleted");
         drover_testkit::eventually(std::time::Duration::from_secs(30), async || {
             let left = self.pods().list(&all).await.ok()?.items.len() + self.deployed().await.len();
             (left == 0).then_some(())

@@ -366,14 +366,19 @@ impl System {
 /// Asserts that the operation succeeded.
 #[track_caller]
 pub fn succeeded(operation: &Operation) {
-    assert_eq!(operation.state, OperationState::Succeeded, "{operation:#?}");
+    assert_eq!(operation.state, OperationState::Succeeded, "{}", told(operation));
 }
 
 /// Asserts that the operation failed with this code.
 #[track_caller]
 pub fn failed(operation: &Operation, code: &str) {
-    assert_eq!(operation.state, OperationState::Failed, "{operation:#?}");
-    assert_eq!(operation.code.as_deref(), Some(code), "{operation:#?}");
+    assert_eq!(operation.state, OperationState::Failed, "{}", told(operation));
+    assert_eq!(operation.code.as_deref(), Some(code), "{}", told(operation));
+}
+
+/// How the operation ended and why, and then all of it: of a long output of a test often only the beginning is kept.
+fn told(operation: &Operation) -> String {
+    format!("{}: {}\n{}\n{operation:#?}", operation.subject, operation.message, operation.reasons.join("\n"))
 }
 
 /// The completed moves of an operation and its children, as sorted `app>cluster`.
