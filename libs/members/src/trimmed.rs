@@ -78,7 +78,7 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// Whether it is cordoned, so that no further pod is scheduled to it.
     pub cordoned: bool,
-    /// Condition Ready.
+    /// Whether its kubelet is ready for pods: the condition Ready is true, and Kubernetes has removed its taint for nodes that are not.
     pub ready: bool,
     /// Images on it, with their size in bytes.
     pub images: Vec<NodeImage>,
@@ -303,14 +303,19 @@ struct RawNodeStatus {
     images: Vec<NodeImage>,
 }
 
+/// The taints that keep pods from a node that is not ready. Kubernetes removes them some time after the condition Ready is true.
+const NOT_READY_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
 impl From<RawNode> for Node {
     fn from(RawNode { metadata, spec, status }: RawNode) -> Self {
+        let told_ready = status.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True");
+        let kept_from = spec.taints.iter().any(|taint| NOT_READY_TAINTS.contains(&taint.key.as_str()));
         Self {
             metadata: metadata.into(),
             allocatable: amounts::of_list(&status.allocatable).unwrap_or_default(),
             taints: spec.taints,
             cordoned: spec.unschedulable,
-            ready: status.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+            ready: told_ready && !kept_from,
             images: status.images,
         }
     }
@@ -430,5 +435,18 @@ mod tests {
         assert_eq!((node.allocatable.cpu, node.allocatable.memory, node.allocatable.pods), (4000, 8 << 30, 110));
         assert_eq!(node.allocatable.extra["nvidia.com/gpu"], 2);
         assert!(node.ready && node.cordoned && node.taints.len() == 1 && node.images[0].size_bytes == 5);
+    }
+
+    #[test]
+    fn node_is_ready_when_kubernetes_has_removed_its_taint() {
+        let with = |taint: &str| {
+            let node = json!({
+                "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            });
+            serde_json::from_value::<Node>(node).unwrap().ready
+        };
+        assert!(with("example.com/gpu"));
+        assert!(!with("node.kubernetes.io/not-ready") && !with("node.kubernetes.io/unreachable"));
     }
 }
