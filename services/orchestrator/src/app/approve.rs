@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::{AppRequest, PlacementTerms};
 use drover_autoscaling::to_zero;
+use drover_members::labels;
 use drover_resources::{NoSpec, TypedDocument};
 use drover_store::{SealKey, Store};
 use serde_json::Value;
@@ -180,9 +181,14 @@ fn checked(
         }
         for (member, objects) in &rendered.variants {
             // The ledger has one demand per app, wherever it runs.
-            if demand_of(objects)?.groups != demand.groups {
+            let there = demand_of(objects)?;
+            if (&there.groups, &there.stateful, &there.immovable, there.at_most_once)
+                != (&demand.groups, &demand.stateful, &demand.immovable, demand.at_most_once)
+            {
                 differing.push(format!(
-                    "{app}: a change for single clusters must not change what pods request or which nodes they accept, as it does on {member}"
+                    "{app}: a change for single clusters must not change what pods request, which nodes they accept, or what keeps the app in its \
+                     place (volumes, {}), as it does on {member}",
+                    labels::AT_MOST_ONCE
                 ));
             }
         }
@@ -279,4 +285,30 @@ pub async fn approved_requests(tx: &mut PgConnection, group: &Group) -> Result<V
     let mut terms = terms::of(&mut *tx, group, &cloud, &names).await?;
     terms::add_reach(&mut terms, &terms::routes(tx, group).await?, &apps);
     Ok(requests(&apps, &terms))
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_api::scheduling::MemberKey;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn change_for_single_clusters_that_ties_the_app_to_a_node_is_refused() {
+        let objects = |pod: Value| {
+            let spec =
+                json!({"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod}});
+            vec![json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})]
+        };
+        let containers = json!([{"name": "web", "image": "web:1"}]);
+        let there = objects(json!({"containers": containers, "volumes": [{"name": "data", "hostPath": {"path": "/srv"}}]}));
+        let rendered = Rendered::of(objects(json!({"containers": containers}))).unwrap();
+        let rendered = rendered.with_variants([(MemberKey::new("aws", "c"), there)].into()).unwrap();
+        let app = AppObjects { app: "web".into(), namespace: "default".into(), rendered };
+
+        let refused = checked(vec![app], &LogicalCloudSpec::default(), &BTreeMap::new());
+
+        assert!(matches!(&refused, Err(Error::Inconsistent(reasons)) if reasons[0].contains("volumes")), "{:?}", refused.err());
+    }
 }
