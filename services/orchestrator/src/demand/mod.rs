@@ -8,7 +8,7 @@ mod workload;
 
 use std::collections::BTreeSet;
 
-use drover_api::scheduling::{Demand, Reachability};
+use drover_api::scheduling::{Demand, PodGroup, Reachability};
 use drover_members::labels;
 use drover_quantity::image_name;
 use serde_json::Value;
@@ -70,11 +70,28 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
             demand.immovable.push(format!("volume: StatefulSet/{} has volumes and is scaled by a HorizontalPodAutoscaler", pods.set));
         }
     }
-    // Hooks run one after the other: room for the largest is room for all.
-    demand.groups.extend(hooks.into_iter().max_by_key(|hook| (hook.requests.cpu, hook.requests.memory)));
+    demand.groups.extend(largest(hooks));
     demand.images = images.into_iter().collect();
     demand.services.sort_unstable();
     Ok(demand)
+}
+
+/// The hooks for which there must be room. They run one after the other, so one that fits into the room of another needs none of its own.
+fn largest(mut hooks: Vec<PodGroup>) -> Vec<PodGroup> {
+    hooks.sort_by_key(|hook| std::cmp::Reverse((hook.requests.cpu, hook.requests.memory)));
+    let mut room: Vec<PodGroup> = Vec::new();
+    for hook in hooks {
+        if !room.iter().any(|larger| covers(larger, &hook)) {
+            room.push(hook);
+        }
+    }
+    room
+}
+
+/// Whether the pods of a hook fit into the room of another one, on the same nodes.
+fn covers(larger: &PodGroup, hook: &PodGroup) -> bool {
+    let nodes = |group: &PodGroup| (group.node_selector.clone(), group.node_affinity.clone(), group.tolerations.clone());
+    larger.requests.fits(&hook.requests) && larger.replicas >= hook.replicas && nodes(larger) == nodes(hook)
 }
 
 /// The ways by which a Service is reached from outside its member.

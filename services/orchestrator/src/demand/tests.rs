@@ -194,15 +194,20 @@ fn invalid_templates_are_errors_that_name_the_workload() {
 }
 
 #[test]
-fn hooks_count_as_the_largest_of_them() {
-    let job = |name: &str, cpu: &str, hook: Option<&str>| {
+fn hooks_count_unless_they_fit_into_the_room_of_another() {
+    let job = |name: &str, cpu: &str, memory: &str, hook: Option<&str>| {
         let annotations = hook.map(|events| json!({"drover.io/hook": events})).unwrap_or_default();
-        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}});
+        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}});
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "annotations": annotations}, "spec": {"template": pod}})
     };
-    let objects = [job("a", "1", Some("pre-install")), job("b", "2", Some("post-upgrade")), job("c", "3", None)];
+    let (small, large) = (job("a", "1", "64Mi", Some("pre-install")), job("b", "2", "64Mi", Some("post-upgrade")));
+    let (more_memory, own) = (job("d", "1", "8Gi", Some("pre-upgrade")), job("c", "3", "64Mi", None));
+    let objects = [small, large, more_memory, own];
 
     let groups = of(&objects, "default").expect("manifests that can be read").groups;
 
-    assert_eq!(groups.iter().map(|group| (&*group.workload, group.requests.cpu)).collect::<Vec<_>>(), [("Job/c", 3000), ("Job/b", 2000)]);
+    assert_eq!(
+        groups.iter().map(|group| (&*group.workload, group.requests.cpu)).collect::<Vec<_>>(),
+        [("Job/c", 3000), ("Job/b", 2000), ("Job/d", 1000)]
+    );
 }
