@@ -98,7 +98,8 @@ impl Table {
             let counts = before.counts.get(&key).cloned().unwrap_or_default();
             new.counts.insert(key, counts.clone());
             let (mut h2c, mut endpoints) = (false, Vec::new());
-            let ports = self.endpoints.get(&backend.binding).into_iter().flat_map(|copy| &copy.ports);
+            let copy = self.endpoints.get(&backend.binding).filter(|copy| copy.member == backend.member);
+            let ports = copy.into_iter().flat_map(|copy| &copy.ports);
             for port in ports.filter(|port| port.service == table.service && port.port == table.service_port) {
                 h2c |= port.app_protocol.as_deref() == Some(H2C);
                 for address in &port.addresses {

@@ -1,9 +1,9 @@
 //! Watches the EndpointSlices of a member and publishes where the data path reaches the pods of each copy.
 //!
 //! Slices carry the labels of their Service, so those of this installation are known by the label of the hub, and their copy by the label
-//! of the binding. Only members in which Drover has applied a Service are watched; where the data path does not use the pod network, their
-//! Services and nodes as well. While a member does not answer, what was published
-//! stays: its pods may well be there. An address on this machine or its link is left out unless clusters may be there, because a member
+//! of the binding. Only members in which Drover has applied a Service are watched. Where the data path uses ports of nodes, their Services
+//! and nodes are watched too; where it uses load balancers, their Services. While a member does not answer, what was published stays: its
+//! pods may well be there. An address on this machine or its link is left out unless clusters may be there, because a member
 //! must not lead users' requests into Drover's own services.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,11 +12,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::bindings::BindingStatus;
 use drover_api::traffic::{CopyEndpoints, PodEndpoint, PortEndpoints};
 use drover_members::{Member, Reach, labels};
 use drover_scheduling::{MemberKey, Reachability};
 use drover_service::FeedHub;
-use futures::stream::{BoxStream, SelectAll};
+use futures::stream::{self, BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -38,6 +39,8 @@ pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const RESOLVE: Duration = Duration::from_secs(30);
 /// Longest time that a name server may take.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
+/// Names that are asked for at the same time.
+const NAMES_AT_ONCE: usize = 32;
 
 /// Namespace and name.
 type Key = (String, String);
@@ -121,6 +124,8 @@ enum Event {
 pub struct Publisher {
     pub key: MemberKey,
     pub hub: FeedHub<CopyEndpoints>,
+    /// What is known of each copy, with the member on which it runs.
+    pub statuses: FeedHub<BindingStatus>,
     /// Which addresses are permitted.
     pub reach: Reach,
     /// How the data path reaches the member's pods.
@@ -241,16 +246,15 @@ impl Known {
     async fn resolve(&mut self, again: bool) {
         let names: BTreeSet<String> = self.services.known.values().flat_map(OpenService::host_names).map(str::to_owned).collect();
         self.resolved.retain(|name, _| names.contains(name));
-        for name in names {
-            if !again && self.resolved.contains_key(&name) {
-                continue;
-            }
-            let found = timeout(RESOLVED_WITHIN, tokio::net::lookup_host((name.as_str(), 0))).await;
-            let found: Option<Vec<IpAddr>> = found.ok().and_then(Result::ok).map(|all| all.map(|address| address.ip()).collect());
-            if let Some(found) = found {
-                self.resolved.insert(name, found);
-            }
-        }
+        let due: Vec<String> = names.into_iter().filter(|name| again || !self.resolved.contains_key(name)).collect();
+        // Not one after the other: a name server that does not answer would delay what is seen of all slices.
+        let asked = stream::iter(due).map(async |name| {
+            let found = timeout(RESOLVED_WITHIN, tokio::net::lookup_host((name.as_str(), 0))).await.ok()?.ok()?;
+            let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+            Some((name, found))
+        });
+        let found: Vec<_> = asked.buffer_unordered(NAMES_AT_ONCE).collect().await;
+        self.resolved.extend(found.into_iter().flatten());
     }
 }
 
@@ -285,6 +289,10 @@ impl Publisher {
     /// Publishes the endpoints of these copies: of all their slices together.
     fn publish(&self, known: &Known, bindings: BTreeSet<Uuid>) {
         for binding in bindings {
+            // Labels may name a copy of another member, for example on objects that were restored from its backup.
+            if self.statuses.get(&binding.to_string()).is_some_and(|status| status.member != self.key) {
+                continue;
+            }
             let mut ports: BTreeMap<(&Key, &str), PortEndpoints> = BTreeMap::new();
             let slices = || known.slices.known.values().filter(|slice| slice.binding == binding);
             for slice in slices() {
@@ -340,7 +348,8 @@ mod tests {
     #[tokio::test]
     async fn endpoints_of_a_copy_are_the_ready_ones_of_all_its_slices() {
         let (key, way) = (MemberKey::new("p", "m"), Reachability::PodNetwork);
-        let publisher = Publisher { key: key.clone(), hub: FeedHub::new(), reach: Reach::Remote, way, listed: Arc::new(|| {}) };
+        let (hub, statuses) = (FeedHub::new(), FeedHub::new());
+        let publisher = Publisher { key: key.clone(), hub, statuses, reach: Reach::Remote, way, listed: Arc::new(|| {}) };
         let (binding, mut known) = (Uuid::new_v4(), Known::default());
         for slice in [
             seen("web-1", binding, &[("10.0.0.1", true), ("10.0.0.2", false), ("127.0.0.1", true), ("169.254.169.254", true)]),
@@ -358,5 +367,23 @@ mod tests {
             publisher.publish(&known, changed);
         }
         assert!(publisher.hub.get(&binding.to_string()).is_none(), "a new list without its slices");
+    }
+
+    #[tokio::test]
+    async fn slice_with_the_label_of_a_copy_of_another_member_does_not_count() {
+        let (key, way) = (MemberKey::new("p", "m"), Reachability::PodNetwork);
+        let (hub, statuses) = (FeedHub::new(), FeedHub::new());
+        let publisher = Publisher { key: key.clone(), hub, statuses, reach: Reach::Remote, way, listed: Arc::new(|| {}) };
+        let mut known = Known::default();
+        let (own, foreign) = (Uuid::new_v4(), Uuid::new_v4());
+        for (binding, member) in [(own, key.clone()), (foreign, MemberKey::new("p", "other"))] {
+            let status = json!({"id": binding, "member": member, "digest": "d", "fence": 1, "phase": "ready"});
+            publisher.statuses.publish_if_changed(binding.to_string(), Some(serde_json::from_value(status).unwrap()));
+            let slice = seen(&binding.to_string(), binding, &[("10.0.0.1", true)]);
+            let changed = known.take(Event::Slice(Box::new(watcher::Event::Apply(slice))), &key).await;
+            publisher.publish(&known, changed);
+        }
+        assert!(publisher.hub.get(&own.to_string()).is_some());
+        assert!(publisher.hub.get(&foreign.to_string()).is_none());
     }
 }

@@ -104,6 +104,7 @@ impl Worker {
         let publisher = endpoints::Publisher {
             key: self.key.clone(),
             hub: self.app.endpoints.clone(),
+            statuses: self.app.statuses.clone(),
             reach: self.app.clients.reach(),
             way,
             listed: Arc::new(move || app.endpoints_listed(&key)),
