@@ -124,6 +124,8 @@ pub struct App {
     pub common: Common,
     workers: Arc<Mutex<HashMap<MemberKey, Arc<Dirty>>>>,
     networks: Arc<Mutex<Arc<Networks>>>,
+    /// Whether the names of a project could not be settled when the networks changed.
+    pub(crate) names_due: Arc<AtomicBool>,
     /// The members whose endpoints have been listed since the service started.
     listed: Arc<Mutex<BTreeSet<MemberKey>>>,
     /// Whether the list of members has been received, so that a member without a worker is not registered.
@@ -182,6 +184,7 @@ impl App {
             networks: Arc::default(),
             listed: Arc::default(),
             members_known: Arc::default(),
+            names_due: Arc::default(),
             store_writes: Arc::new(Semaphore::new(STORE_WRITES)),
             shared: Arc::new(shared),
         })

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drover_api::bindings::{DesiredBinding, DesiredState};
@@ -101,12 +102,21 @@ impl App {
         if !self.replace_networks(networks) {
             return;
         }
+        self.settle_all_names().await;
+    }
+
+    /// Settles the names of all projects. What fails is settled later by [`follow_endpoints`].
+    async fn settle_all_names(&self) {
         let projects = match store::names::projects(&self.store).await {
             Ok(projects) => projects,
-            Err(error) => return tracing::error!(%error, "cannot read where the names of Services are to answer"),
+            Err(error) => {
+                self.names_due.store(true, Ordering::Release);
+                return tracing::error!(%error, "cannot read where the names of Services are to answer");
+            }
         };
         for project in projects {
             if let Err(error) = self.settle_names(&project).await {
+                self.names_due.store(true, Ordering::Release);
                 tracing::error!(project, %error, "cannot say where the names of Services are to answer");
             }
         }
@@ -132,7 +142,8 @@ impl App {
         Ok(())
     }
 
-    /// Wakes the stand-ins of all apps that export Services, if a bundle does: whose export of a name goes first may have changed.
+    /// If the bundle with this digest exports Services, wakes the stand-ins of all apps that export some: which app's export of a name
+    /// counts may have changed.
     pub async fn wake_exports(&self, digest: &str) -> Result<(), Error> {
         for (id, member) in store::names::stand_ins_of_exports(&self.store, digest).await? {
             self.wake(&member, id);
@@ -160,7 +171,12 @@ pub async fn follow_endpoints(app: App, task: TaskHandle) {
         match timeout(IDLE, changes.changed()).await {
             Ok(Ok(())) => tokio::time::sleep(GATHER).await,
             Ok(Err(_)) => return,
-            Err(_) => continue,
+            Err(_) => {
+                if app.names_due.swap(false, Ordering::AcqRel) {
+                    app.settle_all_names().await;
+                }
+                continue;
+            }
         }
         if app.networks().is_empty() {
             continue;
@@ -173,6 +189,7 @@ pub async fn follow_endpoints(app: App, task: TaskHandle) {
         let changed: BTreeSet<&String> = known.keys().chain(now.keys()).filter(|key| !same(key)).collect();
         let copies: Vec<Uuid> = changed.into_iter().filter_map(|key| key.parse().ok()).collect();
         while let Err(error) = app.wake_stand_ins(&copies).await {
+            task.active();
             tracing::error!(%error, "cannot read which names depend on endpoints");
             tokio::time::sleep(RETRY).await;
         }
