@@ -158,13 +158,19 @@ impl Calculator<'_> {
 
 /// A pod's usage of a resource, of the whole pod or of one container.
 fn usage(pod: &Pod, resource: &str, container: Option<&str>) -> Option<i64> {
-    let values = container.and_then(|name| pod.containers.get(name)).map_or(&pod.usage, |container| &container.usage);
+    let values = match container {
+        Some(name) => &pod.containers.get(name)?.usage,
+        None => &pod.usage,
+    };
     values.get(resource).copied()
 }
 
 /// A pod's request of a resource, of the whole pod or of one container.
 fn request(pod: &Pod, resource: &str, container: Option<&str>) -> Result<i64, String> {
-    let values = container.and_then(|name| pod.containers.get(name)).map_or(&pod.requests, |container| &container.requests);
+    let values = match container {
+        Some(name) => &pod.containers.get(name).ok_or_else(|| format!("pod {} has no container {name}", pod.name))?.requests,
+        None => &pod.requests,
+    };
     values.get(resource).copied().ok_or_else(|| format!("a container of pod {} requests no {resource}", pod.name))
 }
 

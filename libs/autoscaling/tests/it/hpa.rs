@@ -139,6 +139,16 @@ fn container_resource_uses_only_the_named_container() {
 }
 
 #[test]
+fn container_resource_of_a_container_that_pods_lack_decides_nothing() {
+    let metric = json!([{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "nope", "target": {"type": "Utilization", "averageUtilization": 50}}}]);
+    let pod = json!({"name": "p", "state": "ready", "usage": {"cpu": 9000}, "requests": {"cpu": 1000}});
+    let decision = threshold(metric, json!({"t": 0, "replicas": 2, "pods": [pod], "recommendations": []}));
+    let step = &decision.steps.metrics.unwrap()[0];
+    assert_eq!(step.proposal, None);
+    assert!(step.error.is_some());
+}
+
+#[test]
 fn object_and_external_metrics_scale_by_value_or_average() {
     let object = |target: Value| json!([{"type": "Object", "object": {"metric": {"name": "rate"}, "describedObject": {"kind": "Ingress", "name": "front"}, "target": target}}]);
     let external = |target: Value| json!([{"type": "External", "external": {"metric": {"name": "rate", "selector": {"matchLabels": {"q": "a"}}}, "target": target}}]);
