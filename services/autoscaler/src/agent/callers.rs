@@ -11,6 +11,7 @@ use http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -53,12 +54,19 @@ pub enum CallerRefused {
     Unavailable(String),
 }
 
+/// SHA-256 of a token: tokens themselves are not kept.
+type TokenDigest = [u8; 32];
+
+fn digest(token: &str) -> TokenDigest {
+    Sha256::digest(token).into()
+}
+
 /// Identifies callers by their tokens.
 pub struct Callers {
     client: Client,
     trusted: Vec<String>,
-    /// By token: when the cache entry expires, and the account (NAMESPACE/NAME) if the token is valid.
-    known: Mutex<HashMap<String, (Instant, Option<String>)>>,
+    /// By the digest of a token: when the cache entry expires, and the account (NAMESPACE/NAME) if the token is valid.
+    known: Mutex<HashMap<TokenDigest, (Instant, Option<String>)>>,
     asking: Semaphore,
 }
 
@@ -107,16 +115,16 @@ impl Callers {
             known.retain(|_, (until, _)| *until > now);
         }
         if known.len() < MOST {
-            known.insert(token.to_owned(), (until, account.clone()));
+            known.insert(digest(token), (until, account.clone()));
         }
         Ok(account)
     }
 
     fn remembered(&self, token: &str) -> Option<Option<String>> {
-        self.known().get(token).filter(|(until, _)| *until > Instant::now()).map(|(_, account)| account.clone())
+        self.known().get(&digest(token)).filter(|(until, _)| *until > Instant::now()).map(|(_, account)| account.clone())
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Instant, Option<String>)>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TokenDigest, (Instant, Option<String>)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
