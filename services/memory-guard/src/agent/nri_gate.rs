@@ -23,21 +23,37 @@ pub(super) struct RefusedContainer {
     asked: Instant,
 }
 
+/// The id of a container at the start gate. Each attempt to create it has another one in the runtime, but the same pod and name.
+fn gate_id(new_container: &NewContainer) -> ContainerId {
+    ContainerId::from(format!("{}/{}", new_container.sandbox.uid, new_container.container))
+}
+
 impl Agent {
     /// Answers at once, because the runtime creates nothing else in the meantime.
     pub(super) fn on_question(&mut self, question: CreationRequest) {
+        let id = gate_id(&question.new_container);
+        if question.answer.is_closed() {
+            // The runtime has created it meanwhile.
+            self.forget_refusal(&id);
+            return;
+        }
         let verdict = self.may_be_created(&question.new_container);
         if question.answer.send(verdict).is_err() {
             tracing::debug!("the answer came too late, so the container is created");
+            self.forget_refusal(&id);
         }
     }
 
+    /// The container is no longer at the start gate. Returns what was known of it if it was refused.
+    fn forget_refusal(&mut self, id: &ContainerId) -> Option<RefusedContainer> {
+        self.observation.containers.retain(|container| container.id != *id);
+        self.state.admitted.remove(id);
+        self.refused.remove(id)
+    }
+
     fn may_be_created(&mut self, new_container: &NewContainer) -> Result<(), String> {
-        // The next attempt has another id, but the same pod and container name.
-        let id = ContainerId::from(format!("{}/{}", new_container.sandbox.uid, new_container.container));
-        let before = self.refused.remove(&id);
-        self.observation.containers.retain(|container| container.id != id);
-        self.state.admitted.remove(&id);
+        let id = gate_id(new_container);
+        let before = self.forget_refusal(&id);
         let (allowed, _) = self.may_act();
         if !allowed || self.run.mode != Mode::Apply {
             return Ok(());
