@@ -2,7 +2,7 @@
 //!
 //! Services decide from documents, so a dry run of other manifests has to write those first.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use base64::Engine;
 use serde_json::{Value, json};
 
@@ -54,6 +54,19 @@ impl Before {
         Ok(Self { project: true, cloud: None, documents: Some(Documents { group, apps, profiles, intents }) })
     }
 
+    /// Restores the documents after an attempt, and returns its outcome. If both fail, the error has both reasons.
+    ///
+    /// # Errors
+    /// The attempt failed, or the documents cannot be restored.
+    pub async fn restore_after<T>(self, session: &Session, application: &Application, outcome: Result<T>) -> Result<T> {
+        let restored = self.restore(session, application).await.context("documents that were changed for it could not be restored");
+        match (outcome, restored) {
+            (outcome, Ok(())) => outcome,
+            (Ok(_), Err(lost)) => Err(lost),
+            (Err(error), Err(lost)) => Err(error.context(format!("{lost:#}"))),
+        }
+    }
+
     /// Whether there was no such application.
     pub fn is_new(&self) -> bool {
         self.documents.is_none()
@@ -64,7 +77,7 @@ impl Before {
     ///
     /// # Errors
     /// A request fails.
-    pub async fn restore(self, session: &Session, application: &Application) -> Result<()> {
+    async fn restore(self, session: &Session, application: &Application) -> Result<()> {
         let Some(documents) = self.documents else {
             remove::remove(session, application).await?;
             if let Some(cloud) = &self.cloud {

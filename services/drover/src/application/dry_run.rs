@@ -1,7 +1,7 @@
 //! Asks what a deployment would do. The documents that are written for the question are restored by the caller of [`ask`], or by
 //! [`preview`] itself.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::before::Before;
@@ -21,10 +21,7 @@ pub async fn preview(session: &Session, application: &Application, uploads: &[Up
     }
     let before = Before::read(session, application, wishes).await?;
     let outcome = ask(session, application, uploads, wishes).await;
-    let restored = before.restore(session, application).await;
-    let outcome = outcome?;
-    restored.context("documents that were changed for it could not be restored")?;
-    Ok(outcome)
+    before.restore_after(session, application, outcome).await
 }
 
 /// Writes the documents and asks what the verb would do with them.

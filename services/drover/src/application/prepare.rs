@@ -91,35 +91,41 @@ pub async fn cloud_of(session: &Session, application: &Application, wanted: Opti
     }
     let group = session.client.find(&application.group).await?;
     let known = group.and_then(|group| Some(group["spec"]["logicalCloud"].as_str()?.to_owned()));
-    let Some(cloud) = known else {
-        // The cloud called `default` has the namespace of that name.
-        let namespace = wanted.unwrap_or("default");
-        return Ok((namespace.to_owned(), namespace.to_owned()));
-    };
+    let is_new = known.is_none();
+    let cloud = known.unwrap_or_else(|| wanted.unwrap_or("default").to_owned());
     let document = session.client.find(&format!("{}/logical-clouds/{}", application.project, segment(&cloud))).await?;
-    let namespace = document.and_then(|document| Some(document["spec"]["namespace"].as_str()?.to_owned())).unwrap_or_default();
-    let namespace = if namespace.is_empty() { "default".to_owned() } else { namespace };
+    let Some(document) = document else {
+        // A cloud that is made for a namespace has its name.
+        let namespace = if is_new { cloud.clone() } else { "default".to_owned() };
+        return Ok((cloud, namespace));
+    };
+    let namespace = document["spec"]["namespace"].as_str().filter(|namespace| !namespace.is_empty()).unwrap_or("default").to_owned();
+    if let Some(wanted) = wanted.filter(|wanted| is_new && *wanted != namespace) {
+        bail!(
+            "the logical cloud {wanted} has the namespace {namespace}, so nothing can be deployed to the namespace {wanted} here; choose another --namespace"
+        );
+    }
     if let Some(wanted) = wanted.filter(|wanted| *wanted != namespace) {
         bail!("{0} is in the namespace {namespace}; to have it in {wanted}, run `drover delete {0}` and deploy it again", application.name);
     }
     Ok((cloud, namespace))
 }
 
-/// Makes the logical cloud of an application, with every cluster, unless it exists. Who may make one may write everything, as with kubectl; an operator who
-/// wants less makes the cloud beforehand.
+/// Makes the logical cloud of an application, with every cluster, unless it exists. The application may write everything in it, as with
+/// kubectl; an operator who wants less makes the cloud beforehand.
 async fn logical_cloud(session: &Session, application: &Application, (name, namespace): (&str, &str)) -> Result<()> {
     let client = &session.client;
     let collection = format!("{}/logical-clouds", application.project);
     let body = json!({"metadata": {"name": name}, "spec": {"namespace": namespace, "level": "0", "grants": {"everything": true}}});
     client.ensure(&collection, &body).await?;
-    let collection_of = segment(name);
+    let cloud = format!("{collection}/{}", segment(name));
     let all = json!({"metadata": {"name": "all"}, "spec": {"clusterProvider": EVERY, "cluster": EVERY}});
-    match client.ensure(&format!("{collection}/{collection_of}/cluster-references"), &all).await {
+    match client.ensure(&format!("{cloud}/cluster-references"), &all).await {
         // The clusters of the cloud are then those that an operator has given it.
         Err(error) if hub::code(&error) == Some("forbidden") => {}
         other => other?,
     }
-    match client.post(&format!("{collection}/{collection_of}/instantiate"), None).await {
+    match client.post(&format!("{cloud}/instantiate"), None).await {
         Ok(_) => Ok(()),
         Err(error) if matches!(hub::code(&error), Some("wrong_state" | "forbidden")) => Ok(()),
         Err(error) => Err(error),

@@ -39,10 +39,10 @@ pub async fn plan(
     let before = Before::read(session, &application, wishes).await?;
     let made = make(session, &application, name, uploads, wishes, search, dry_run, before.is_new()).await;
     let kept = !dry_run && made.as_ref().is_ok_and(|document| document.state == PlanState::Proposed);
-    if !kept {
-        before.restore(session, &application).await?;
+    match kept {
+        true => made,
+        false => before.restore_after(session, &application, made).await,
     }
-    made
 }
 
 #[allow(clippy::too_many_arguments, reason = "called once, above")]

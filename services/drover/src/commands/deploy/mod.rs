@@ -60,13 +60,11 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     if args.dry_run {
         let before = Before::read(session, &application, &wishes).await?;
         let outcome = dry_run::ask(session, &application, uploads, &wishes).await;
-        let restored = before.restore(session, &application).await;
-        let outcome = outcome?;
+        let outcome = before.restore_after(session, &application, outcome).await?;
         if loses_names {
             moves::name_callers(&outcome["callers"]);
         }
         print_dry_run(session, &outcome)?;
-        restored.context("documents that the dry run changed could not be restored")?;
         // What runs together is not taken apart.
         let hint = |error| if outcome.get("decision").is_some() { hint_to_split(error, &deployable) } else { error };
         return plans::fits(&outcome).map_err(hint);
