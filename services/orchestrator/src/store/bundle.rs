@@ -37,7 +37,7 @@ fn open(key: &SealKey, of: &SealedTable, row: &str, (sealed, plain): Forms) -> S
 }
 
 /// Hashes of the names of hosts in objects.
-fn hosts(key: &SealKey, objects: &[Value]) -> Vec<i64> {
+fn hosts<'o>(key: &SealKey, objects: impl IntoIterator<Item = &'o Value>) -> Vec<i64> {
     callers::hosts(objects).into_iter().map(|host| key.word(host)).collect()
 }
 
@@ -61,7 +61,7 @@ pub async fn put(tx: &mut PgConnection, key: &SealKey, rendered: &Rendered) -> S
     sqlx::query("insert into bundle (digest, sealed, hosts) values ($1, $2, $3) on conflict do nothing")
         .bind(&rendered.digest)
         .bind(sealed)
-        .bind(hosts(key, &rendered.objects))
+        .bind(hosts(key, rendered.objects.iter().chain(rendered.variants.values().flatten())))
         .execute(&mut *tx)
         .await?;
     for (member, objects) in &rendered.variants {
@@ -118,6 +118,7 @@ pub struct Running {
     pub app: String,
     /// Namespace of objects that name none.
     pub namespace: String,
+    /// Also those that it has in single clusters only.
     pub objects: Vec<Value>,
 }
 
@@ -147,10 +148,13 @@ pub async fn running_elsewhere(tx: &mut PgConnection, key: &SealKey, dig: Uuid, 
     )
     .bind(dig)
     .bind(hashes)
-    .fetch_all(tx)
+    .fetch_all(&mut *tx)
     .await?;
-    let opened = rows.into_iter().map(|RunningRow { composite_app, app, namespace, digest, sealed, plain }| {
-        Ok(Running { composite_app, app, namespace, objects: open(key, &BUNDLES, &digest, (sealed, plain))? })
-    });
-    opened.collect()
+    let mut running = Vec::new();
+    for RunningRow { composite_app, app, namespace, digest, sealed, plain } in rows {
+        let mut objects = open(key, &BUNDLES, &digest, (sealed, plain))?;
+        objects.extend(variants(tx, key, &digest).await?.into_values().flatten());
+        running.push(Running { composite_app, app, namespace, objects });
+    }
+    Ok(running)
 }
