@@ -113,7 +113,7 @@ fn mutate(rng: &mut StdRng, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
 }
 
 #[test]
-fn manifests() {
+fn manifest_parser_survives_any_bytes() {
     fuzz("manifests", 256 << 10, |bytes| {
         if let Ok(objects) = drover_manifest::objects::read("upload", &String::from_utf8_lossy(bytes)) {
             let _ = drover_manifest::objects::settle(objects, "default");
@@ -122,12 +122,12 @@ fn manifests() {
 }
 
 #[test]
-fn kubeconfigs() {
+fn kubeconfig_parser_survives_any_bytes() {
     fuzz("kubeconfigs", 64 << 10, |bytes| drop(drover_members::kubeconfig::vet(&String::from_utf8_lossy(bytes))));
 }
 
 #[test]
-fn archives() {
+fn archive_reader_survives_any_bytes() {
     use std::io::Write;
     fuzz("archives", 256 << 10, |bytes| {
         let _ = drover_orchestrator::render::Archive::read(bytes);
@@ -139,19 +139,19 @@ fn archives() {
 }
 
 #[test]
-fn expressions() {
+fn expression_parser_survives_any_bytes() {
     use drover_api::scheduling::validate_expression;
     fuzz("expressions", 8 << 10, |bytes| drop(validate_expression(&String::from_utf8_lossy(bytes), ["cpu_used", "cpu_requested"])));
 }
 
 #[test]
-fn quantities() {
+fn quantity_parser_survives_any_bytes() {
     fuzz("quantities", 4 << 10, |bytes| drop(drover_quantity::thousandths(&String::from_utf8_lossy(bytes))));
 }
 
 /// Bodies of requests: JSON and forms, as documents of each kind that has a file. The first line of an input is its content type.
 #[test]
-fn bodies() {
+fn body_reader_survives_any_bytes() {
     use axum::body::Bytes;
     use axum::http::HeaderValue;
     use drover_resources::{DocumentKind, check_body};
@@ -173,7 +173,7 @@ fn bodies() {
 
 /// Spans of applications, as OTLP in protobuf and in JSON, and what is counted of them.
 #[test]
-fn spans() {
+fn span_collector_survives_any_bytes() {
     use drover_api::scheduling::groups::observe::{Collector, Settings};
     use prost::Message;
     let sample = protobuf_sample();

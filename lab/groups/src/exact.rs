@@ -79,12 +79,11 @@ impl Exact {
             left: self.limit,
             seen: 0,
         };
-        let found = feasible.is_some();
         let proven = tree.branch(&mut layout, 0);
         let value = tree.best;
         let (at, seen) = (tree.at, tree.seen);
         let placed = Placed::of(&Layout::of(instance, *weights, &at), weights, seen);
-        Proof { placed, value, proven: proven && (found || value.is_finite()) }
+        Proof { placed, value, proven: proven && value.is_finite() }
     }
 }
 

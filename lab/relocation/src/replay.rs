@@ -85,7 +85,7 @@ pub fn replay(draw: &Draw, size: NodeSize, preference: Preference, strategy: &St
     for (arrival, application) in draw.applications.iter().enumerate() {
         let apps = requests(application, when_full);
         let planned = if hub.place(arrival, &apps, false) {
-            Planned { feasible: true, ..Planned::default() }
+            Planned::default()
         } else {
             match strategy {
                 Strategy::Reject => Planned::default(),
@@ -107,7 +107,7 @@ pub fn replay(draw: &Draw, size: NodeSize, preference: Preference, strategy: &St
 fn drover(hub: &mut Hub<'_>, arrival: usize, apps: &[AppRequest], policy: &Policy, steps: u64) -> Planned {
     let planned = hub.make_room(arrival, apps, policy, steps);
     if !planned.feasible && insists(apps) {
-        return Planned { feasible: hub.place(arrival, apps, true), ..planned };
+        hub.place(arrival, apps, true);
     }
     planned
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The dictionary of each resource, made of its first objects; shared by the whole process. lz4 uses at most the last 64 KiB.
 static MODELS: LazyLock<Mutex<Models>> = LazyLock::new(Mutex::default);
 type Models = HashMap<Arc<str>, Arc<[u8]>>;
-/// Most bytes of an object that its kind's dictionary takes.
+/// Longest dictionary, in bytes: of a larger first object only the beginning is used.
 const LONGEST_MODEL: usize = 16 << 10;
 
 /// A packed object.

@@ -442,7 +442,7 @@ impl Member {
             {
                 return Err(MemberError::Conflict(id));
             }
-            Err(MemberError::Refused { reason, .. }) if untyped::is_needed(&reason) => {
+            Err(MemberError::Refused { reason, .. }) if untyped::has_duplicate_keys(&reason) => {
                 self.write_plainly(id, value, manager, dry_run).await?
             }
             Err(error) => return Err(error),

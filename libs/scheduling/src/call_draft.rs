@@ -90,24 +90,26 @@ impl<'t, 'a, 's> Draft<'t, 'a, 's> {
         unit.iter().all(|slot| self.single(*slot))
     }
 
+    /// Places a unit on one place, at the best provider priority at which all of it has room. Returns false if it stays unplaced.
     fn whole(&mut self, unit: &[usize]) -> bool {
-        let together = self.of;
-        let common = together.common(unit);
+        let placement = self.of;
+        let common = placement.common(unit);
         for level in self.levels(unit) {
-            let here = common.iter().copied().filter(|at| together.rooms[*at].priority() == level);
+            let here = common.iter().copied().filter(|at| placement.rooms[*at].priority() == level);
             if self.best(unit, here.collect()) {
                 return true;
             }
-            if !together.callers.terms.keep_together && unit.iter().any(|slot| self.fits_at(*slot, level)) {
+            if !placement.callers.terms.keep_together && unit.iter().any(|slot| self.fits_at(*slot, level)) {
                 return false;
             }
         }
         false
     }
 
+    /// Places a slot at the best provider priority at which it has room, unless it needs no place. Returns false if it has none.
     fn single(&mut self, slot: usize) -> bool {
-        let together = self.of;
-        let levels = together.open[slot].chunk_by(|a, b| together.rooms[*a].priority() == together.rooms[*b].priority());
+        let placement = self.of;
+        let levels = placement.open[slot].chunk_by(|a, b| placement.rooms[*a].priority() == placement.rooms[*b].priority());
         self.is_satisfied(slot) || levels.into_iter().any(|level| self.best(&[slot], level.to_vec()))
     }
 
@@ -154,6 +156,7 @@ impl<'t, 'a, 's> Draft<'t, 'a, 's> {
         unit.iter().map(|slot| self.of.slots[*slot].request.app.clone()).collect()
     }
 
+    /// Puts a unit on a place. Returns false, and changes nothing, if it has no room there.
     fn add(&mut self, unit: &[usize], at: usize) -> bool {
         let room = self.of.rooms[at];
         for (n, slot) in unit.iter().enumerate() {
@@ -181,14 +184,15 @@ impl<'t, 'a, 's> Draft<'t, 'a, 's> {
         let singles = (0..self.at.len()).map(|slot| vec![slot]);
         let units: Vec<Vec<usize>> = self.of.callers.units.iter().filter(|unit| unit.len() > 1).cloned().chain(singles).collect();
         for _ in 0..ROUNDS {
-            let moved = units.iter().filter(|unit| self.better(unit)).count();
+            let moved = units.iter().filter(|unit| self.improve(unit)).count();
             if moved == 0 {
                 return;
             }
         }
     }
 
-    fn better(&mut self, unit: &[usize]) -> bool {
+    /// Moves a unit to the member of the same provider priority that lowers the objective most. Returns whether it was moved.
+    fn improve(&mut self, unit: &[usize]) -> bool {
         let Some(from) = self.at[unit[0]].filter(|from| unit.iter().all(|slot| self.at[*slot] == Some(*from))) else { return false };
         if !unit.iter().all(|slot| self.of.alone(*slot)) {
             return false;

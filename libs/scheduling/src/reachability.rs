@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{MemberRoom, PlacementTerms};
 
-/// Before the way in a label of a cluster.
+/// Prefix of the label that names the way.
 const LABEL: &str = "reachability=";
 
 /// How the data path reaches the pods of a member. A label of the cluster says it, `reachability=nodePort` for example; without one it is
@@ -64,7 +64,7 @@ impl Reachability {
     }
 }
 
-/// The way by which the data path would have to reach the member, if the routes of the app have no use for it.
+/// The way by which the data path reaches the member's pods, if the routes of the app cannot use it; `None` if they can.
 pub(crate) fn out_of_reach(terms: &PlacementTerms, room: &MemberRoom) -> Option<Reachability> {
     if terms.reached_by.is_empty() {
         return None;

@@ -47,7 +47,7 @@ pub struct User {
 }
 
 impl Identity {
-    /// For whom limits count that each sender has; `None` for those that several share.
+    /// The key by which limits per sender are counted; `None` for senders that share an identity, for whom they are not counted.
     pub fn key(&self) -> Option<String> {
         match self {
             Self::Token(id) => Some(id.to_string()),
@@ -56,7 +56,7 @@ impl Identity {
         }
     }
 
-    /// For the audit log.
+    /// How the sender was identified, as the audit log names it.
     pub fn via(&self) -> &'static str {
         match self {
             Self::Anyone => "anyone",
@@ -91,7 +91,7 @@ impl Principal {
         self.grants.iter().any(|grant| grant.role >= role)
     }
 
-    /// The projects of which it sees anything; none: of all.
+    /// The projects of which it may see anything; `None`: all projects.
     pub fn projects(&self) -> Option<BTreeSet<&str>> {
         let each: Option<Vec<_>> = self.grants.iter().map(|grant| grant.projects.as_deref()).collect();
         Some(each?.into_iter().flatten().map(String::as_str).collect())

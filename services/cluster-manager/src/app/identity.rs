@@ -44,7 +44,11 @@ impl App {
     pub async fn identify(&self, member: Uuid, uid: &str) -> StoreResult<Option<MemberKey>> {
         let mut db = self.store.pool().acquire().await?;
         match identities::put(&mut db, member, uid).await {
-            Err(error) if error.constraint() == Some("member_identity_uid_key") => identities::owner(&mut db, uid).await,
+            Err(error) if error.constraint() == Some("member_identity_uid_key") => match identities::owner(&mut db, uid).await? {
+                Some(owner) => Ok(Some(owner)),
+                // The other one has just been deleted.
+                None => identities::put(&mut db, member, uid).await.map(|()| None),
+            },
             // It is being deleted.
             Err(error) if error.constraint() == Some("member_identity_cluster_id_fkey") => Ok(None),
             other => other.map(|()| None),

@@ -24,7 +24,7 @@ const BODY: usize = 16 << 10;
 /// The most that is shown of an agent's version.
 const VERSION: usize = 40;
 
-/// How long a request may take: longer than an agent waits for an operator. Nobody holds a connection with a body that never ends.
+/// Time limit of a request, so that a body that never ends does not hold its connection. Longer than an agent waits for an operator.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// What a connection has shown; none for an agent that has no certificate yet.

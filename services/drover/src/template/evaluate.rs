@@ -35,14 +35,14 @@ impl Scope<'_> {
             match node {
                 Node::Text(text) => output.push_str(text),
                 Node::Print { line, value } => {
-                    let found = self.value(value, dot).map_err(|reason| TemplateError { line: *line, reason })?;
+                    let found = self.value_at(*line, value, dot)?;
                     if found.is_null() {
                         return Err(TemplateError { line: *line, reason: format!("the values have no {}", name_of(value)) });
                     }
                     output.push_str(&text(&found));
                 }
                 Node::Set { line, makes, name, value } => {
-                    let value = self.value(value, dot).map_err(|reason| TemplateError { line: *line, reason })?;
+                    let value = self.value_at(*line, value, dot)?;
                     match self.variables.iter_mut().rev().find(|(known, _)| known == name) {
                         Some((_, known)) if !makes => *known = value,
                         None if !makes => return Err(TemplateError { line: *line, reason: format!("there is no variable ${name}") }),
@@ -52,7 +52,7 @@ impl Scope<'_> {
                 Node::If { line, branches, otherwise } => {
                     let mut chosen = otherwise;
                     for (condition, body) in branches {
-                        if truth(&self.value(condition, dot).map_err(|reason| TemplateError { line: *line, reason })?) {
+                        if truth(&self.value_at(*line, condition, dot)?) {
                             chosen = body;
                             break;
                         }
@@ -60,7 +60,7 @@ impl Scope<'_> {
                     self.body(chosen, dot, output)?;
                 }
                 Node::With { line, variables, value, body, otherwise } => {
-                    let value = self.value(value, dot).map_err(|reason| TemplateError { line: *line, reason })?;
+                    let value = self.value_at(*line, value, dot)?;
                     if truth(&value) {
                         let outside = self.variables.len();
                         self.variables.extend(variables.iter().map(|name| (name.clone(), value.clone())));
@@ -71,20 +71,11 @@ impl Scope<'_> {
                     }
                 }
                 Node::Range { line, variables, over, body, otherwise } => {
-                    let found = self.value(over, dot).map_err(|reason| TemplateError { line: *line, reason })?;
-                    let items: Vec<(Value, Value)> = match found {
-                        Value::Array(items) => items.into_iter().enumerate().map(|(at, item)| (at.into(), item)).collect(),
-                        Value::Object(fields) => {
-                            let mut fields: Vec<_> = fields.into_iter().collect();
-                            fields.sort_by(|(a, _), (b, _)| a.cmp(b));
-                            fields.into_iter().map(|(key, item)| (key.into(), item)).collect()
-                        }
-                        Value::Null => Vec::new(),
-                        other => {
-                            let reason = format!("range needs a list or a map, but {} is {other}", name_of(over));
-                            return Err(TemplateError { line: *line, reason });
-                        }
-                    };
+                    let found = self.value_at(*line, over, dot)?;
+                    let items = items(found).map_err(|other| TemplateError {
+                        line: *line,
+                        reason: format!("range needs a list or a map, but {} is {other}", name_of(over)),
+                    })?;
                     if items.is_empty() {
                         self.body(otherwise, dot, output)?;
                     }
@@ -102,6 +93,10 @@ impl Scope<'_> {
             }
         }
         Ok(())
+    }
+
+    fn value_at(&self, line: usize, expression: &Expression, dot: &Value) -> Result<Value, TemplateError> {
+        self.value(expression, dot).map_err(|reason| TemplateError { line, reason })
     }
 
     /// What does not exist is null.
@@ -129,6 +124,21 @@ impl Scope<'_> {
                 call(name, &arguments?)
             }
         }
+    }
+}
+
+/// What `range` goes through: the items of a list with their positions, or of a map with their keys, in the order of these. `Err`: the value
+/// is neither.
+fn items(value: Value) -> Result<Vec<(Value, Value)>, Value> {
+    match value {
+        Value::Array(items) => Ok(items.into_iter().enumerate().map(|(at, item)| (at.into(), item)).collect()),
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.into_iter().collect();
+            fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Ok(fields.into_iter().map(|(key, item)| (key.into(), item)).collect())
+        }
+        Value::Null => Ok(Vec::new()),
+        other => Err(other),
     }
 }
 
@@ -166,7 +176,7 @@ fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
         }),
         ("print", _) => Ok(arguments.iter().map(text).collect::<String>().into()),
         ("printf", [Value::String(format), arguments @ ..]) => printf(format, arguments).map(Value::from),
-        ("eq" | "ne" | "not" | "len" | "index" | "printf", _) => wrong(),
+        ("and" | "or" | "eq" | "ne" | "not" | "len" | "index" | "printf", _) => wrong(),
         _ => {
             Err(format!("the function {name} is not supported; known are and, or, not, eq, ne, lt, le, gt, ge, len, index, print, printf"))
         }

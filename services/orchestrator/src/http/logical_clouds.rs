@@ -89,9 +89,7 @@ pub async fn instantiate(State(app): State<App>, raw: RawPathParams, Query(query
     let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::instantiate(&mut tx, app.store.key()?, &cloud).await?;
-    if !dry {
-        tx.commit().await.map_err(Error::from)?;
-    }
+    finish(tx, dry).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -103,9 +101,7 @@ pub async fn terminate(State(app): State<App>, raw: RawPathParams, Query(query):
     let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::terminate(&mut tx, &cloud).await?;
-    if !dry {
-        tx.commit().await.map_err(Error::from)?;
-    }
+    finish(tx, dry).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -117,9 +113,7 @@ pub async fn update(State(app): State<App>, raw: RawPathParams, Query(query): Qu
     let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::update(&mut tx, app.store.key()?, &cloud).await?;
-    if !dry {
-        tx.commit().await.map_err(Error::from)?;
-    }
+    finish(tx, dry).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({"metadata": cloud.metadata, "spec": cloud.spec}))))
 }
 
@@ -131,10 +125,16 @@ pub async fn stop(State(app): State<App>, raw: RawPathParams, Query(query): Quer
     let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::stop(&mut tx, &cloud).await?;
+    finish(tx, dry).await?;
+    Ok(StatusCode::OK)
+}
+
+/// Commits, unless it is a dry run.
+async fn finish(tx: Tx, dry: bool) -> Result<(), Problem> {
     if !dry {
         tx.commit().await.map_err(Error::from)?;
     }
-    Ok(StatusCode::OK)
+    Ok(())
 }
 
 async fn found(app: &App, raw: &RawPathParams) -> Result<(Tx, TypedDocument<LogicalCloudSpec>), Problem> {

@@ -155,7 +155,7 @@ impl CallGraphSpec {
 impl CallSpec {
     /// The calls in round trips.
     pub fn weight(&self) -> f64 {
-        self.calls * (1.0 + (self.bytes / WINDOW).floor())
+        self.calls * (self.bytes / WINDOW).ceil().max(1.0)
     }
 }
 

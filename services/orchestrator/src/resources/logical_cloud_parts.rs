@@ -47,7 +47,8 @@ pub struct ClusterQuotaSpec(pub BTreeMap<String, String>);
 
 impl Spec for ClusterQuotaSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
-        let broken = self.0.iter().filter(|(key, value)| key.is_empty() || value.is_empty() || value.len() > 128);
+        let broken =
+            self.0.iter().filter(|(key, value)| key.is_empty() || value.len() > 128 || drover_quantity::thousandths(value).is_err());
         Invalid::unless_empty(broken.map(|(key, _)| format!("spec[{key:?}] must be a quantity of at most 128 characters")).collect())
     }
 }

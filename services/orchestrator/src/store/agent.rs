@@ -20,10 +20,12 @@ pub struct Rollout {
     pub generation: i64,
     #[sqlx(json)]
     pub spec: AgentOrder,
+    /// The last order that reached all clusters.
     #[sqlx(json(nullable))]
     pub good: Option<AgentOrder>,
     /// `rolling`, `done` or `stopped`.
     pub state: String,
+    /// What it waits for, or why it was stopped.
     pub reason: Option<String>,
 }
 

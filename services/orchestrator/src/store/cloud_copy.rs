@@ -25,9 +25,9 @@ pub struct CloudCopy {
     pub fence: Option<i64>,
     /// Whether everything that is desired is there.
     pub settled: bool,
-    /// Why it is not yet.
+    /// Why it is not settled yet.
     pub trouble: Option<String>,
-    /// It does not get better by waiting.
+    /// Whether it stays so until somebody changes something.
     pub failed: bool,
 }
 

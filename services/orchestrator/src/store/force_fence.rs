@@ -1,11 +1,11 @@
-//! What operators have vouched for: that in a cluster nothing runs any more that an operation moves.
+//! Statements of operators: in this cluster nothing runs any more of what an operation moves.
 
 use drover_api::scheduling::MemberKey;
 use drover_store::StoreResult;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Records the word of an operator. The first one stays.
+/// Records the statement of an operator. A second one for the same cluster changes nothing.
 ///
 /// # Errors
 /// The query failed.
@@ -15,7 +15,7 @@ pub async fn put(tx: &mut PgConnection, operation: Uuid, member: &MemberKey, rea
     Ok(())
 }
 
-/// Whether somebody has vouched for a cluster.
+/// Whether an operator has stated it of a cluster.
 ///
 /// # Errors
 /// The query failed.

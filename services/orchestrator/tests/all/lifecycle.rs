@@ -188,11 +188,11 @@ async fn update_follows_a_changed_intent_that_names_clusters_by_label() {
     let by_label = json!({"anyOf": [{"clusterProvider": "onprem", "clusterLabel": "edge"}]});
     let put = stack.call("PUT", &intent, Some(doc("shop", Some(json!({"app": "shop", "intent": by_label}))))).await;
     assert_eq!(put.status, 200, "{}", put.body);
-    fakes.ledger.label(&member("b"), "edge");
+    fakes.ledger.set_label(&member("b"), "edge");
     expect_state(&run(&stack, &format!("{dig}/update")).await, "succeeded");
     assert_eq!(fakes.members.present(), ["shop@b"]);
     // The cluster where it runs has the label, too: it stays.
-    fakes.ledger.label(&member("a"), "edge");
+    fakes.ledger.set_label(&member("a"), "edge");
     expect_state(&run(&stack, &format!("{dig}/update")).await, "succeeded");
     assert_eq!(fakes.members.present(), ["shop@b"]);
 }

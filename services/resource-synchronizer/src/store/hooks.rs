@@ -32,12 +32,12 @@ pub struct Tested {
     pub tests: Vec<TestedHook>,
 }
 
-/// One installation or upgrade.
+/// One event for which hooks run: an installation, upgrade, rollback, deletion, or a run of tests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Fence of the desired row that asked for it. Another fence is another attempt, in which all hooks run again.
     pub fence: i64,
-    /// Whether the app is installed or upgraded.
+    /// Which event it is.
     pub kind: EventKind,
     /// The hooks that have begun, by moment and address.
     pub runs: BTreeMap<String, Run>,
@@ -82,7 +82,7 @@ pub enum Run {
     Ignored,
 }
 
-/// Records why a hook of deletion did not do its work.
+/// Adds the reason why a hook of a deletion failed to what the binding leaves behind (`kept`).
 pub async fn note(store: &Store, binding: Uuid, why: &str) -> StoreResult<()> {
     sqlx::query("update binding set kept = array_append(kept, $2) where id = $1").bind(binding).bind(why).execute(store.pool()).await?;
     Ok(())

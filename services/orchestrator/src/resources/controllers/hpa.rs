@@ -62,10 +62,13 @@ pub struct HpaRequirementSpec {
 pub struct HpaResource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Amount that a container requests, in `units`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<i64>,
+    /// Most that a container may use, in `units`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<i64>,
+    /// Unit of the amounts: `K`, `M`, `G`, `Ki`, `Mi` or `Gi`, or `m` for thousandths. Without one, memory is counted in MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Placement in memory: the ledger code of production, with its behaviour for repeated requests and stale fences.
+//! Placement and cluster-manager in memory: the ledger code of production, with its behaviour for repeated requests and stale fences.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -160,8 +160,8 @@ impl FakeLedger {
         self.0.lock().unwrap().ledger.clone()
     }
 
-    /// Gives a member a label.
-    pub fn label(&self, key: &MemberKey, label: &str) {
+    /// Replaces the labels of a member by this one.
+    pub fn set_label(&self, key: &MemberKey, label: &str) {
         let mut inner = self.0.lock().unwrap();
         let member = inner.ledger.room(key).and_then(|room| room.member.clone()).unwrap();
         inner.ledger.set_member(FleetMember { labels: vec![label.to_owned()], ..member });
