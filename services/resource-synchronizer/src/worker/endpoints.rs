@@ -377,7 +377,7 @@ mod tests {
         let mut known = Known::default();
         let (own, foreign) = (Uuid::new_v4(), Uuid::new_v4());
         for (binding, member) in [(own, key.clone()), (foreign, MemberKey::new("p", "other"))] {
-            let status = json!({"id": binding, "member": member, "digest": "d", "fence": 1, "phase": "ready"});
+            let status = json!({"id": binding, "member": member, "digest": "d", "fence": 1, "phase": "Ready"});
             publisher.statuses.publish_if_changed(binding.to_string(), Some(serde_json::from_value(status).unwrap()));
             let slice = seen(&binding.to_string(), binding, &[("10.0.0.1", true)]);
             let changed = known.take(Event::Slice(Box::new(watcher::Event::Apply(slice))), &key).await;
