@@ -133,29 +133,39 @@ impl Group {
         client.ensure(&format!("{}/intents", self.path()), &intents).await
     }
 
-    /// Updates the documents to the apps and intents that this group has now, and deletes those of the `dropped` apps.
+    /// Updates the documents to the apps and placement intents that this group has now, and deletes those of the `dropped` apps.
     pub async fn change(&self, client: &Client, dropped: &[&str]) -> anyhow::Result<()> {
         self.upload(client).await?;
         for app in dropped {
             client.delete(&format!("{}/generic-placement-intents/placement/app-intents/{app}", self.path())).await?;
             client.delete(&format!("{}/apps/{app}", self.composite())).await?;
         }
+        for app in &self.apps {
+            client.upsert(&self.placements(), &app.name, &self.placement(app)).await?;
+        }
         self.intents(client).await
+    }
+
+    fn placements(&self) -> String {
+        format!("{}/generic-placement-intents/placement/app-intents", self.path())
+    }
+
+    fn placement(&self, app: &App) -> Value {
+        let element = |member: &String| {
+            let (provider, cluster) = member.split_once('/').unwrap_or_default();
+            json!({"clusterProvider": provider, "cluster": cluster})
+        };
+        let any_of: Vec<Value> = app.any_of.as_ref().unwrap_or(&self.any_of).iter().map(element).collect();
+        let mut spec = json!({"app": app.name, "intent": {"anyOf": any_of}});
+        if let Some(word) = self.when_full {
+            spec["whenFull"] = word.into();
+        }
+        json!({"metadata": {"name": app.name}, "spec": spec})
     }
 
     async fn intents(&self, client: &Client) -> anyhow::Result<()> {
         for app in &self.apps {
-            let element = |member: &String| {
-                let (provider, cluster) = member.split_once('/').unwrap_or_default();
-                json!({"clusterProvider": provider, "cluster": cluster})
-            };
-            let any_of: Vec<Value> = app.any_of.as_ref().unwrap_or(&self.any_of).iter().map(element).collect();
-            let mut spec = json!({"app": app.name, "intent": {"anyOf": any_of}});
-            if let Some(word) = self.when_full {
-                spec["whenFull"] = word.into();
-            }
-            let body = json!({"metadata": {"name": app.name}, "spec": spec});
-            client.ensure(&format!("{}/generic-placement-intents/placement/app-intents", self.path()), &body).await?;
+            client.ensure(&self.placements(), &self.placement(app)).await?;
         }
         if let Some((migration, priority)) = self.movable {
             let collection = format!("{}/migration-intents", self.path());

@@ -45,6 +45,8 @@ pub enum Job {
     Grow,
     /// Update a group in place: its new pods fit only after another app has moved away.
     Surge,
+    /// Update a group: the app that it adds is refused by the first member and goes to another one.
+    Detour,
     /// Terminate a group.
     Terminate,
 }
@@ -56,6 +58,7 @@ impl Job {
             ("instantiate" | "relocate", _) => Self::MakeRoom,
             ("update", "make_room") => Self::Grow,
             ("update", "plan_surge" | "make_surge_room") => Self::Surge,
+            ("update", "replan_added") => Self::Detour,
             ("update", _) => Self::Update,
             ("terminate", _) => Self::Terminate,
             (other, _) => panic!("no job of the kill tests runs the workflow {other}; add one"),
@@ -194,7 +197,7 @@ fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'stat
     let (step, moment) = point.rsplit_once('/').expect("the name of a failpoint ends with its moment");
     let way = match job {
         Job::MakeRoom => "instantiate",
-        Job::Update | Job::Grow | Job::Surge => "update",
+        Job::Update | Job::Grow | Job::Surge | Job::Detour => "update",
         Job::Terminate => "terminate",
     };
     let row = Row { kind: service.into(), step: step.into(), way: way.into() };

@@ -8,7 +8,7 @@ use drover_e2e::Member;
 use kube::api::ListParams;
 
 use super::case::Job;
-use super::slot::{REVISION, Running, SlotState};
+use super::slot::{REVISION, Running, Slot, SlotState};
 use super::stage::Stage;
 
 /// How long restarted services may take to clean up. It only guards against hanging.
@@ -89,13 +89,13 @@ async fn holds(stage: &Stage, slot: usize, job: Job, state: SlotState) -> Result
 
     let revisions: BTreeMap<String, u32> = slot.revisions(state).into();
     for member in slot.scene(job) {
-        objects(member, &wanted, &revisions, slot.replicas(job)).await?;
+        objects(member, &wanted, &revisions, slot).await?;
     }
     Ok(())
 }
 
 /// Checks that the member has exactly these apps, that all their pods are ready and of these revisions, and that no pod is being deleted.
-async fn objects(member: &Member, wanted: &Running, revisions: &BTreeMap<String, u32>, replicas: usize) -> Result<(), String> {
+async fn objects(member: &Member, wanted: &Running, revisions: &BTreeMap<String, u32>, slot: &Slot) -> Result<(), String> {
     let all = ListParams::default();
     let deployments = member.deployments().list(&all).await.map_err(|error| error.to_string())?;
     let names = deployments.items.into_iter().filter_map(|deployment| deployment.metadata.name);
@@ -116,7 +116,7 @@ async fn objects(member: &Member, wanted: &Running, revisions: &BTreeMap<String,
             && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
     let (ready, all) = (ready.count(), pods.len());
-    let due = here.len() * replicas;
+    let due: usize = here.iter().map(|(app, _)| slot.replicas(app)).sum();
     if ready != due || all != due {
         return Err(format!("{} has {all} pods, {ready} of them ready, and should have {due}", member.name));
     }

@@ -53,16 +53,43 @@ impl Journey {
 
     /// Gives each journey a slot. An update and another job can share a slot, because they use different members.
     pub fn side_by_side(journeys: &mut [Self]) {
-        let (mut rooms, mut updates) = (0, 0);
+        let mut lanes = Lanes::default();
         for journey in journeys {
-            let lane = if journey.job() == Job::Update { &mut updates } else { &mut rooms };
-            journey.slot = *lane;
-            *lane += 1;
+            journey.slot = lanes.next(journey.job());
+            lanes.take(journey.job());
         }
     }
 
     fn job(&self) -> Job {
         self.stops[0].job
+    }
+}
+
+/// How many slots are taken: their members `a` and `b`, and their member `d`.
+#[derive(Clone, Copy, Default)]
+struct Lanes {
+    rooms: usize,
+    updates: usize,
+}
+
+impl Lanes {
+    /// The next slot in which the members of a job are free.
+    fn next(self, job: Job) -> usize {
+        match job {
+            Job::Update => self.updates,
+            Job::Detour => self.rooms.max(self.updates),
+            _ => self.rooms,
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        let taken = self.next(job) + 1;
+        if job != Job::Update {
+            self.rooms = taken;
+        }
+        if matches!(job, Job::Update | Job::Detour) {
+            self.updates = taken;
+        }
     }
 }
 
@@ -72,15 +99,17 @@ pub fn waves(journeys: Vec<Journey>, slots: usize) -> Vec<Vec<Journey>> {
     let mut waves = Vec::new();
     let mut left = journeys;
     while let Some(fault) = left.first().map(|journey| journey.stops[0].fault) {
-        let (mut wave, mut rooms, mut updates, mut transactions): (Vec<Journey>, _, _, _) = (Vec::new(), 0, 0, 0);
+        let (mut wave, mut lanes, mut transactions): (Vec<Journey>, _, _) = (Vec::new(), Lanes::default(), 0);
         left.retain(|journey| {
             let (first, in_transaction) = (&journey.stops[0], journey.stops.iter().any(|case| case.in_transaction));
-            let lane = if journey.job() == Job::Update { &mut updates } else { &mut rooms };
             let fits = wave.first().is_none_or(|other| !other.stops[0].inside() && !first.inside());
-            let takes = fits && first.fault == fault && *lane < slots && (!in_transaction || transactions < TRANSACTIONS_AT_ONCE);
+            let takes = fits
+                && first.fault == fault
+                && lanes.next(journey.job()) < slots
+                && (!in_transaction || transactions < TRANSACTIONS_AT_ONCE);
             if takes {
                 wave.push(journey.clone());
-                *lane += 1;
+                lanes.take(journey.job());
                 transactions += usize::from(in_transaction);
             }
             !takes

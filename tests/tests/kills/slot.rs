@@ -5,7 +5,8 @@
 //! a, b   each has room for one copy: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is;
 //!        `y` comes as a group of its own, or in an update that replaces `little`, an app that requests nothing;
 //!        `sa` runs on a and `sb` on b, beside x, but not with one pod more: x moves also when the one beside it is updated
-//! d      `keep`, and either `odd` or `even`: each update changes the first and replaces the second
+//! d      `keep`, and either `odd` or `even`: each update changes the first and replaces the second; where a Service of somebody else has the name of
+//!        the second one, that goes to a or b
 //! ```
 
 use std::collections::BTreeSet;
@@ -15,6 +16,10 @@ use drover_api::operations::OperationState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::{Member, succeeded};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
 
 use super::case::Job;
 
@@ -54,6 +59,10 @@ pub struct Slot {
     little: Option<usize>,
     documents: u32,
     revision: u32,
+    /// The member on which `odd` or `even` runs, if it is not `d`.
+    astray: Option<usize>,
+    /// Whether the documents have a Service of `odd` or `even`, and allow it on all members.
+    detour: bool,
     /// The revisions of the documents of `sa` and `sb`.
     beside_documents: [u32; 2],
     /// The revisions of `sa` and `sb` that run.
@@ -73,6 +82,8 @@ impl Slot {
             little: None,
             documents: 1,
             revision: 0,
+            astray: None,
+            detour: false,
             beside_documents: [1, 1],
             beside: [1, 1],
         };
@@ -131,7 +142,27 @@ impl Slot {
 
     fn group_u(&self) -> Group {
         let keep = App::new(&self.named("keep"), 200).annotated(REVISION, &self.documents.to_string());
-        self.group("u", vec![keep, App::new(&self.named(extra(self.documents)), 200)], &[2])
+        let name = self.named(extra(self.documents));
+        let extra = match self.detour {
+            false => App::new(&name, 200),
+            // It fits everywhere, and d has the most room.
+            true => {
+                let mut small = App::new(&name, 0).memory(16).serving(8080);
+                small.any_of = Some((0..3).map(|member| self.path(member)).collect());
+                small
+            }
+        };
+        self.group("u", vec![keep, extra], &[2])
+    }
+
+    /// Writes the next revision of the documents of `u`, unless there is one that was not brought about.
+    async fn next_documents(&mut self, detour: bool, client: &Client) -> anyhow::Result<()> {
+        if self.documents == self.revision || self.detour != detour {
+            let dropped = Some(self.named(extra(self.revision))).filter(|_| self.documents == self.revision);
+            (self.documents, self.detour) = (self.revision + 1, detour);
+            self.group_u().change(client, &dropped.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        }
+        Ok(())
     }
 
     /// The names of the apps that must always have a ready replica.
@@ -143,7 +174,7 @@ impl Slot {
     pub fn target(&self, job: Job) -> (Group, &'static str) {
         match job {
             Job::MakeRoom => (self.group_y(self.x), "instantiate"),
-            Job::Update => (self.group_u(), "update"),
+            Job::Update | Job::Detour => (self.group_u(), "update"),
             Job::Grow => (self.group_y(self.x), "update"),
             Job::Surge => (self.group_beside(self.x), "update"),
             Job::Terminate => (self.group_y(self.y.expect("it was prepared")), "terminate"),
@@ -152,7 +183,12 @@ impl Slot {
 
     /// Brings the slot into a state in which the job is possible.
     pub async fn prepare(&mut self, job: Job, client: &Client) -> anyhow::Result<()> {
-        if let Some(side) = self.little.take_if(|side| job != Job::Update && (job != Job::Grow || *side != self.x)) {
+        if self.astray.is_some() {
+            self.next_documents(false, client).await?;
+            done(client, &self.group_u(), "update").await?;
+            (self.revision, self.astray) = (self.documents, None);
+        }
+        if let Some(side) = self.little.take_if(|side| !matches!(job, Job::Update | Job::Detour) && (job != Job::Grow || *side != self.x)) {
             done(client, &self.group_y(side), "terminate").await?;
             self.group_y(side).approve(client).await?;
         }
@@ -176,10 +212,15 @@ impl Slot {
                 after.change(client, &[&before.apps[0].name]).await?;
                 self.little = Some(self.x);
             }
-            Job::Update if self.documents == self.revision => {
-                let dropped = self.named(extra(self.documents));
-                self.documents += 1;
-                self.group_u().change(client, &[&dropped]).await?;
+            Job::Update => self.next_documents(false, client).await?,
+            Job::Detour => {
+                self.next_documents(true, client).await?;
+                let theirs = json!({"metadata": {"name": self.named(extra(self.documents))}, "spec": {"ports": [{"port": 80}], "selector": {"app": "theirs"}}});
+                let services: Api<Service> = Api::namespaced(self.members[2].client.clone(), "default");
+                match services.create(&PostParams::default(), &serde_json::from_value(theirs)?).await {
+                    Err(kube::Error::Api(status)) if status.code == 409 => {}
+                    created => drop(created?),
+                }
             }
             Job::Surge if self.beside_documents[self.x] == self.beside[self.x] => {
                 self.beside_documents[self.x] += 1;
@@ -203,20 +244,21 @@ impl Slot {
             }
             (Job::MakeRoom | Job::Grow | Job::Surge, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
             (Job::Update, false) => vec![SlotState { revision: self.documents, ..now }],
+            (Job::Detour, false) => [0, 1].map(|member| SlotState { revision: self.documents, astray: Some(member), ..now }).into(),
             (Job::Terminate, false) => vec![SlotState { y: None, ..now }],
-            (Job::Update | Job::Terminate, true) => vec![now],
+            (Job::Update | Job::Detour | Job::Terminate, true) => vec![now],
         }
     }
 
     /// The current state.
     pub fn now(&self) -> SlotState {
-        SlotState { x: self.x, y: self.y, little: self.little, revision: self.revision, beside: self.beside }
+        SlotState { x: self.x, y: self.y, little: self.little, revision: self.revision, astray: self.astray, beside: self.beside }
     }
 
     /// Makes one of the outcomes the current state.
     pub fn adopt(&mut self, job: Job, state: SlotState) {
         match job {
-            Job::Update => self.revision = state.revision,
+            Job::Update | Job::Detour => (self.revision, self.astray) = (state.revision, state.astray),
             Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => {
                 (self.x, self.y, self.little, self.beside) = (state.x, state.y, state.little, state.beside);
             }
@@ -226,8 +268,10 @@ impl Slot {
     /// The apps that run in a state, on the members that the job uses.
     pub fn running(&self, job: Job, state: SlotState) -> Running {
         let on = |app: &str, member: usize| (self.named(app), self.members[member].name.to_owned());
+        let of_update = [on("keep", 2), on(extra(state.revision), state.astray.unwrap_or(2))];
         match job {
-            Job::Update => [on("keep", 2), on(extra(state.revision), 2)].into(),
+            Job::Update => of_update.into(),
+            Job::Detour => self.running(Job::MakeRoom, state).into_iter().chain(of_update).collect(),
             Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => {
                 let y = state.y.map(|side| on(["ya", "yb"][side], side));
                 [on("x", state.x), on(BESIDE[0], 0), on(BESIDE[1], 1)]
@@ -243,6 +287,7 @@ impl Slot {
     pub fn scene(&self, job: Job) -> &[Member] {
         match job {
             Job::Update => &self.members[2..],
+            Job::Detour => &self.members,
             Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => &self.members[..2],
         }
     }
@@ -252,9 +297,10 @@ impl Slot {
         [0, 1].map(|side| (self.named(BESIDE[side]), state.beside[side]))
     }
 
-    /// The number of pods of each app of a job.
-    pub fn replicas(&self, job: Job) -> usize {
-        if job == Job::Update { 1 } else { self.size.replicas as usize }
+    /// The number of pods of an app.
+    pub fn replicas(&self, app: &str) -> usize {
+        let of_update = ["keep", "odd", "even"].map(|app| self.named(app));
+        if of_update.iter().any(|name| name == app) { 1 } else { self.size.replicas as usize }
     }
 }
 
@@ -265,6 +311,7 @@ pub struct SlotState {
     y: Option<usize>,
     little: Option<usize>,
     revision: u32,
+    astray: Option<usize>,
     beside: [u32; 2],
 }
 
