@@ -176,6 +176,9 @@ pub struct PreflightAnswer {
     /// All of it may end although nobody changes the objects or the member's rules: when other apps leave, or when the member answers again.
     #[serde(default, rename = "mayEnd")]
     pub may_end: bool,
+    /// Those of `reasons` that do not end so. Only they may be remembered: the others name what other apps have at this moment.
+    #[serde(default)]
+    pub lasting: Vec<String>,
 }
 
 /// Whether the objects of a binding shall exist.
@@ -211,6 +214,9 @@ pub struct BindingStatus {
     /// It has failed for what may end although nobody changes the objects or the member's rules: what other apps have there.
     #[serde(default, skip_serializing_if = "is_false")]
     pub may_end: bool,
+    /// What of `reason` does not end so. Only this may be remembered: the rest names what other apps have at this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<String>,
     /// Message of the cluster's scheduler about pods that fit on no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<String>,

@@ -99,6 +99,10 @@ impl MemberError {
             _ => false,
         }
     }
+    /// What of these faults does not end so.
+    pub fn lasting(errors: &[Self]) -> Vec<String> {
+        errors.iter().filter(|error| !error.may_end()).map(ToString::to_string).collect()
+    }
     /// Its own code if the rights of an account are at fault, else the general one for what was tried.
     pub fn code_or(&self, general: &'static str) -> &'static str {
         if matches!(self, Self::NotPermitted { .. }) { self.code() } else { general }
@@ -196,6 +200,8 @@ mod tests {
         }
         let foreign = MemberError::Foreign { id: Box::new(id()), whose: "another app's".into() };
         assert!(foreign.may_end() && MemberError::Unreachable("no answer".into()).may_end());
+        let unknown = MemberError::UnknownKind { api_version: "a.io/v1".into(), kind: "Thing".into() };
+        assert_eq!(MemberError::lasting(&[foreign, unknown.clone()]), [unknown.to_string()]);
     }
 
     #[test]

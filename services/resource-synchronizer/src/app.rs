@@ -380,6 +380,7 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         reason,
         elsewhere: false,
         may_end: false,
+        lasting: None,
         unschedulable: None,
         objects: Vec::new(),
         scaled: Vec::new(),

@@ -21,7 +21,7 @@ pub async fn ask(app: &App, asked: &Preflight) -> Result<PreflightAnswer, Error>
         Ok(member) => member.acting_as(desired.act_as.as_ref()),
         Err(reason) => {
             let reasons = vec![format!("it could not be asked: {reason}")];
-            return Ok(PreflightAnswer { reasons, elsewhere: true, may_end: true });
+            return Ok(PreflightAnswer { reasons, elsewhere: true, may_end: true, lasting: vec![] });
         }
     };
     let owner = Owner { hub: app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id };
@@ -29,12 +29,13 @@ pub async fn ask(app: &App, asked: &Preflight) -> Result<PreflightAnswer, Error>
         Ok(objects) => objects,
         Err(errors) => {
             let reasons = errors.iter().map(ToString::to_string).collect();
-            return Ok(PreflightAnswer { reasons, elsewhere: true, may_end: errors.iter().all(MemberError::may_end) });
+            let lasting = MemberError::lasting(&errors);
+            return Ok(PreflightAnswer { reasons, elsewhere: true, may_end: lasting.is_empty(), lasting });
         }
     };
     let refused = not_granted(desired, &objects);
     if !refused.is_empty() {
-        return Ok(PreflightAnswer { reasons: refused, elsewhere: false, may_end: false });
+        return Ok(PreflightAnswer { reasons: refused.clone(), elsewhere: false, may_end: false, lasting: refused });
     }
     let (mut objects, hooks) = split(objects);
     // A test is written only when somebody asks for it.
@@ -46,20 +47,20 @@ pub async fn ask(app: &App, asked: &Preflight) -> Result<PreflightAnswer, Error>
     }
     let (shared, mut reasons) = sharers(app, desired, &objects).await?;
     // The other app may leave.
-    let (mut elsewhere, mut may_end) = (true, true);
+    let (mut elsewhere, mut lasting) = (true, Vec::new());
     match member.preflight(&objects, &owner, &desired.namespace, &shared).await {
         Ok(against) => {
+            lasting = MemberError::lasting(&against);
             // Somebody changes the object at this moment: it would be tried again.
             for error in against.iter().filter(|error| !matches!(error, MemberError::Conflict(_))) {
                 elsewhere &= error.is_of_this_member();
-                may_end &= error.may_end();
                 reasons.push(error.to_string());
             }
         }
         Err(error) => reasons.push(format!("it could not be asked: {error}")),
     }
     let any = !reasons.is_empty();
-    Ok(PreflightAnswer { reasons, elsewhere: elsewhere && any, may_end: may_end && any })
+    Ok(PreflightAnswer { reasons, elsewhere: elsewhere && any, may_end: any && lasting.is_empty(), lasting })
 }
 
 /// Who else contains the objects that apps may share, and which of them have another content.

@@ -139,6 +139,7 @@ mod tests {
             reason: Some("because".into()),
             elsewhere: false,
             may_end: false,
+            lasting: None,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

@@ -112,7 +112,7 @@ impl App {
         });
         let answers = futures::stream::iter(asked.collect::<Vec<_>>()).map(async |asked| {
             let answer = self.services.synchronizer.preflight(&asked).await;
-            let PreflightAnswer { reasons, elsewhere, may_end } = answer.unwrap_or_else(|error| PreflightAnswer {
+            let PreflightAnswer { reasons, elsewhere, may_end, .. } = answer.unwrap_or_else(|error| PreflightAnswer {
                 reasons: vec![format!("it could not be asked: {error}")],
                 ..PreflightAnswer::default()
             });

@@ -29,6 +29,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             reason: None,
             elsewhere: false,
             may_end: false,
+            lasting: None,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

@@ -60,8 +60,8 @@ pub enum Applied {
         reason: String,
         /// Another member may accept its objects.
         elsewhere: bool,
-        /// What speaks against it there may end.
-        may_end: bool,
+        /// What speaks against it there and does not end by itself.
+        lasting: Option<String>,
     },
     /// The pods of one binding found no node until the deadline.
     Unschedulable {
@@ -194,12 +194,12 @@ impl ApplyProgress {
                     until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                     notes.extend(note.map(|note| format!("{} on {}: {note}", binding.app, binding.member)));
                 }
-                Readiness::Failed { code, reason, elsewhere, may_end } => {
+                Readiness::Failed { code, reason, elsewhere, lasting } => {
                     return Applied::Failed {
                         binding: binding.id,
                         code,
                         elsewhere,
-                        may_end,
+                        lasting,
                         reason: format!("{} on {}: {reason}", binding.app, binding.member),
                     };
                 }

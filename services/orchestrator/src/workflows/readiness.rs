@@ -46,8 +46,8 @@ pub enum Readiness {
         reason: String,
         /// Another member may accept its objects.
         elsewhere: bool,
-        /// What speaks against it there may end.
-        may_end: bool,
+        /// What speaks against it there and does not end by itself, if another member may accept its objects.
+        lasting: Option<String>,
     },
 }
 
@@ -65,7 +65,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                 code: status.code.clone().unwrap_or_else(|| "apply_failed".to_owned()),
                 reason: status.reason.clone().unwrap_or_else(|| "the member refused it".to_owned()),
                 elsewhere: status.elsewhere,
-                may_end: status.may_end,
+                lasting: status.lasting.clone().filter(|_| status.elsewhere),
             };
         }
         _ => {}
@@ -86,7 +86,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                 status.map_or_else(|| "no status was reported".to_owned(), describe)
             ),
             elsewhere: false,
-            may_end: false,
+            lasting: None,
         };
     }
     let mut until = deadline;
@@ -100,7 +100,7 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
                     code: "cluster_unreachable".to_owned(),
                     reason: format!("its cluster has not answered for {} s", limit.as_secs()),
                     elsewhere: false,
-                    may_end: false,
+                    lasting: None,
                 },
             };
         }
@@ -166,6 +166,7 @@ mod tests {
             reason: None,
             elsewhere: false,
             may_end: false,
+            lasting: None,
             unschedulable: None,
             objects: vec![],
             scaled: vec![],

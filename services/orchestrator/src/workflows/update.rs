@@ -240,12 +240,12 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
             ctx.progress(note);
             Ok(Outcome::park(keys).until(until))
         }
-        Applied::Failed { binding, code, reason, elsewhere, may_end } => {
+        Applied::Failed { binding, code, reason, elsewhere, lasting } => {
             let target = added.iter().find(|target| target.id == binding).filter(|_| elsewhere && ctx.round <= REPLANS);
             let refusals = match target {
                 Some(target) => {
                     let others = ctx.input.together.get(&target.app).cloned().unwrap_or_default();
-                    room::accepted_elsewhere(ctx, target, &reason, may_end, &others).await?
+                    room::accepted_elsewhere(ctx, target, &reason, lasting.as_deref(), &others).await?
                 }
                 None => Err(Vec::new()),
             };

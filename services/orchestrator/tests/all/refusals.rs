@@ -65,6 +65,23 @@ async fn explanation_leaves_out_members_that_refused_the_objects_until_one_accep
 }
 
 #[tokio::test]
+async fn explanation_names_no_object_of_others_that_was_in_the_way() {
+    let (fakes, stack) = stack().await;
+    // The first is written to, the second is asked before.
+    ["a", "b"].iter().for_each(|member| fakes.members.behave("shop", member, Behaviour::RefusedTwice));
+    let dig = approved(&stack, "shop", "300m", &["a", "b", "c"], None).await;
+    let told = run(&stack, &format!("{dig}/instantiate")).await;
+    expect_state(&told, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@c held"]);
+    assert!(told["message"].as_str().unwrap().contains("Service/default/victim"), "the operation says all that spoke against it: {told:#}");
+
+    let (_, considered) = placed_now(&stack, "shop/shop").await;
+    let remembered: Vec<_> = considered.iter().filter(|(_, _, reason)| reason.starts_with("it refused the objects")).collect();
+    let lasting = |(_, _, reason): &&(String, String, String)| reason.ends_with(": denied by an admission rule");
+    assert!(remembered.len() == 2 && remembered.iter().all(lasting), "{considered:?}");
+}
+
+#[tokio::test]
 async fn explanation_forgets_what_was_refused_of_earlier_objects() {
     let (fakes, stack) = stack().await;
     fakes.members.behave("shop", "a", Behaviour::RefusedHere);

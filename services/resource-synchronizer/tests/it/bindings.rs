@@ -202,6 +202,7 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     let status = stack.reaches(&unknown, Phase::Failed).await;
     let reason = status.reason.clone().unwrap();
     assert_eq!((status.code.as_deref(), status.elsewhere, status.may_end), (Some("unknown_kind"), true, false));
+    assert_eq!(status.lasting, status.reason, "all of it stays");
     let told = ["Thing", "Gadget"].map(|kind| reason.matches(&format!("serves no kind {kind} in example.com/v1")).count());
     assert_eq!(told, [1, 1], "{reason}");
     stack.know(MEMBER);
@@ -211,9 +212,10 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     };
     let answer = against(&[of("Thing", "x"), config("settings", "1"), of("Gadget", "x")]).await;
     assert_eq!((answer.reasons.len(), answer.elsewhere, answer.may_end), (2, true, false), "{answer:?}");
+    assert_eq!(answer.lasting, answer.reasons);
     // Whose name it is may leave.
     let answer = against(&[json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}})]).await;
-    assert_eq!((answer.reasons.len(), answer.elsewhere, answer.may_end), (1, true, true), "{answer:?}");
+    assert_eq!((answer.reasons.len(), answer.elsewhere, answer.may_end, answer.lasting.len()), (1, true, true, 0), "{answer:?}");
 }
 
 #[tokio::test]

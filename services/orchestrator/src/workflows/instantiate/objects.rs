@@ -43,10 +43,10 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
             Ok(Outcome::park(keys).until(until))
         }
         // Of what is in that member: another app owns an object of that name, the kind is not served, a quota or a rule is against it.
-        Applied::Failed { binding, code, reason, elsewhere: true, may_end } if ctx.round <= REPLANS => {
+        Applied::Failed { binding, code, reason, elsewhere: true, lasting } if ctx.round <= REPLANS => {
             let target = targets.iter().find(|target| target.id == binding);
             let target = target.ok_or_else(|| StepError::fail("internal", format!("{binding} is no binding of this operation")))?;
-            match room::accepted_elsewhere(ctx, target, &reason, may_end, &[]).await? {
+            match room::accepted_elsewhere(ctx, target, &reason, lasting.as_deref(), &[]).await? {
                 Ok(()) => ctx.state.lost = Some(reason),
                 Err(refusals) => return Err(StepError::fail(&code, reason).reasons(refusals)),
             }

@@ -91,14 +91,14 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         moving.reach(MoveStage::Starting);
     }
     let sent = moving.sent.get_or_insert_with(|| Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
-    let (reason, refuses) = match readiness::assess(sent, environment.statuses.get(moving.new).as_deref(), now(), &environment.deadlines) {
+    let (reason, lasting) = match readiness::assess(sent, environment.statuses.get(moving.new).as_deref(), now(), &environment.deadlines) {
         Readiness::Ready => return Ok(Preparation::Ready),
         Readiness::Waiting { until, note, .. } => {
             moving.reach(MoveStage::Starting);
             return Ok(Preparation::Waiting { until, note });
         }
-        Readiness::Failed { reason, elsewhere, may_end, .. } => (reason, elsewhere && !may_end),
-        Readiness::Unschedulable(reason) => (reason, false),
+        Readiness::Failed { reason, lasting, .. } => (reason, lasting),
+        Readiness::Unschedulable(reason) => (reason, None),
     };
     let copy = moving.new_copy(operation);
     if moving.is_stateful() {
@@ -108,8 +108,8 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
     }
     let mut tx = environment.transaction(operation, ctx.fence).await?;
     refused_destination::record(&mut tx, &copy, &reason).await?;
-    if refuses {
-        refusal::record(&mut tx, &copy, &reason).await?;
+    if let Some(lasting) = lasting {
+        refusal::record(&mut tx, &copy, &lasting).await?;
     }
     tx.commit().await?;
     replace::choose_next(&mut ctx.state.moves[index], &copy.member, &reason)?;

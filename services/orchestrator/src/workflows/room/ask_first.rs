@@ -35,7 +35,9 @@ pub(super) async fn accepted<W: SeeksRoom>(ctx: &mut Ctx<W>, plan: &Plan) -> Res
     let mut accepted = true;
     for (copy, answer) in copies.iter().zip(answers) {
         // If it cannot be asked now, the answer comes when it is written to.
-        let Ok(Ok(PreflightAnswer { reasons, elsewhere, may_end })) = answer else { continue };
+        let Ok(Ok(answer)) = answer else { continue };
+        let lasting = other_place::remembered(&answer);
+        let PreflightAnswer { reasons, elsewhere, may_end, .. } = answer;
         let (app, member) = (&copy.app, &copy.member);
         let place = (app.clone(), member.clone());
         search(ctx).state.asked.push(place.clone());
@@ -55,7 +57,7 @@ pub(super) async fn accepted<W: SeeksRoom>(ctx: &mut Ctx<W>, plan: &Plan) -> Res
         if may_end {
             state.hopes.push(place);
         }
-        other_place::refused(ctx, copy, reasons.join("; "), may_end).await?;
+        other_place::refused(ctx, copy, reasons.join("; "), lasting.as_deref()).await?;
         accepted = false;
     }
     Ok(accepted)

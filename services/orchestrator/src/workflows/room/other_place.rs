@@ -1,5 +1,6 @@
 //! Whether an app that could not run where it was placed can go elsewhere, or get room where it is.
 
+use drover_api::bindings::PreflightAnswer;
 use drover_api::plans::PlanOrder;
 use drover_api::scheduling::{DecisionRequest, MemberKey, Outcome as Decided, PlanKind, RefusedDestination};
 use drover_workflow::{Ctx, StepError};
@@ -23,14 +24,14 @@ pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
     ctx: &mut Ctx<W>,
     copy: &Binding,
     reason: &str,
-    may_end: bool,
+    lasting: Option<&str>,
     others: &[String],
 ) -> Result<Result<(), Vec<String>>, StepError> {
     let reason = without_place(copy, reason).to_owned();
     if let Some(stays) = stays_with(&copy.app, others) {
         return Ok(Err(vec![format!("{}: {}: {reason}", copy.app, copy.member), stays]));
     }
-    refused(ctx, copy, reason, may_end).await?;
+    refused(ctx, copy, reason, lasting).await?;
     loop {
         let places = match other_places(ctx, copy).await? {
             Ok(places) => places,
@@ -41,7 +42,7 @@ pub(in super::super) async fn accepted_elsewhere<W: SeeksRoom>(
             let there = Binding { member: place.clone(), ..copy.clone() };
             let against = apply::preflight(&ctx.environment.clone(), &there).await?;
             if !against.reasons.is_empty() {
-                refused(ctx, &there, against.reasons.join("; "), against.may_end || !against.elsewhere).await?;
+                refused(ctx, &there, against.reasons.join("; "), remembered(&against).as_deref()).await?;
                 accepted = false;
             }
         }
@@ -56,12 +57,21 @@ fn without_place<'r>(copy: &Binding, reason: &'r str) -> &'r str {
     reason.strip_prefix(&format!("{} on {}: ", copy.app, copy.member)).unwrap_or(reason)
 }
 
-/// Records that the objects of `copy` are refused on its member. That is remembered beyond this operation unless it is `passing`: it may
-/// end, or does not depend on the member.
-pub(super) async fn refused<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: String, passing: bool) -> Result<(), StepError> {
-    if !passing {
+/// What of an answer is remembered beyond this operation: what is in the member and does not end by itself.
+pub(super) fn remembered(answer: &PreflightAnswer) -> Option<String> {
+    (answer.elsewhere && !answer.lasting.is_empty()).then(|| answer.lasting.join("; "))
+}
+
+/// Records that the objects of `copy` are refused on its member, and what of it is `lasting` for later questions.
+pub(super) async fn refused<W: SeeksRoom>(
+    ctx: &mut Ctx<W>,
+    copy: &Binding,
+    reason: String,
+    lasting: Option<&str>,
+) -> Result<(), StepError> {
+    if let Some(lasting) = lasting {
         let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
-        refusal::record(&mut tx, copy, &reason).await?;
+        refusal::record(&mut tx, copy, lasting).await?;
         tx.commit().await?;
     }
     avoid(ctx, copy, reason, true);

@@ -26,6 +26,8 @@ pub enum Behaviour {
     Refused,
     /// The member refuses its objects because of what is there.
     RefusedHere,
+    /// The same, and another app has a name there.
+    RefusedTwice,
     /// The member would refuse its objects now, and accepts them when they are written: what was in the way has left.
     InTheWay,
     /// The member is unreachable.
@@ -245,7 +247,7 @@ impl FakeMembers {
             (true, Behaviour::OnlyOnePod) if inner.wants(desired).len() > 1 => Phase::Applied,
             (true, Behaviour::Ready | Behaviour::Lingering | Behaviour::OnlyOnePod | Behaviour::InTheWay) => Phase::Ready,
             (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
-            (true, Behaviour::Refused | Behaviour::RefusedHere) => Phase::Failed,
+            (true, Behaviour::Refused | Behaviour::RefusedHere | Behaviour::RefusedTwice) => Phase::Failed,
         };
         let object = ObjectStatus {
             group: "apps".into(),
@@ -265,8 +267,9 @@ impl FakeMembers {
             phase,
             code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
             reason: (phase == Phase::Failed).then(|| against(behaviour).to_owned()),
-            elsewhere: phase == Phase::Failed && behaviour == Behaviour::RefusedHere,
+            elsewhere: phase == Phase::Failed && matches!(behaviour, Behaviour::RefusedHere | Behaviour::RefusedTwice),
             may_end: false,
+            lasting: (phase == Phase::Failed).then(|| lasting(behaviour)),
             unschedulable: (present && behaviour == Behaviour::Unschedulable)
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
@@ -287,10 +290,22 @@ impl FakeMembers {
     }
 }
 
+const RULE: &str = "denied by an admission rule";
+
+/// What of the reason does not end with other apps.
+fn lasting(behaviour: Behaviour) -> String {
+    match behaviour {
+        Behaviour::RefusedTwice => RULE,
+        behaviour => against(behaviour),
+    }
+    .to_owned()
+}
+
 /// Why a member refuses objects.
 fn against(behaviour: Behaviour) -> &'static str {
     match behaviour {
-        Behaviour::RefusedHere => "denied by an admission rule",
+        Behaviour::RefusedHere => RULE,
+        Behaviour::RefusedTwice => "denied by an admission rule; Service/default/victim exists in the member and is not this app's",
         Behaviour::InTheWay => "Service/default/victim exists in the member and is not this app's",
         _ => "spec.replicas: Invalid value",
     }
@@ -397,10 +412,13 @@ impl Synchronizer for FakeMembers {
         assert!(!asked.objects.is_empty(), "nothing is asked about");
         let key = (asked.binding.app.clone(), asked.binding.member.cluster().to_owned());
         let behaviour = self.inner.lock().unwrap().behaviour.get(&key).copied();
-        let refuses = behaviour.filter(|behaviour| matches!(behaviour, Behaviour::Refused | Behaviour::RefusedHere | Behaviour::InTheWay));
-        let reasons = refuses.into_iter().map(|behaviour| against(behaviour).to_owned()).collect();
+        let refusing = [Behaviour::Refused, Behaviour::RefusedHere, Behaviour::RefusedTwice, Behaviour::InTheWay];
+        let refuses = behaviour.filter(|behaviour| refusing.contains(behaviour));
+        let reasons = refuses.into_iter().flat_map(|behaviour| against(behaviour).split("; ")).map(str::to_owned).collect();
         let elsewhere = refuses.is_some_and(|behaviour| behaviour != Behaviour::Refused);
-        Ok(PreflightAnswer { reasons, elsewhere, may_end: refuses == Some(Behaviour::InTheWay) })
+        let may_end = refuses == Some(Behaviour::InTheWay);
+        let lasting = refuses.filter(|_| !may_end).map(lasting).into_iter().collect();
+        Ok(PreflightAnswer { reasons, elsewhere, may_end, lasting })
     }
 
     /// A test ends at once: it succeeds, or fails where its app is stuck, or goes on for ever where its app lingers.
