@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
-use drover_api::scheduling::{AppDecision, Candidate, Decision, Plan};
+use drover_api::scheduling::{AppDecision, Candidate, Decision, Dependant, Plan};
 use drover_api::words;
 use serde::Deserialize;
 use serde_json::Value;
@@ -134,9 +134,7 @@ pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
             output::amounts(&item.frees)
         ));
     }
-    for dependant in &plan.dependants {
-        lines.push(format!("  note: other apps may call the Service {} by name", dependant.service));
-    }
+    lines.extend(callable(&plan.dependants));
     for why in plan.scheduling.iter().flat_map(|scheduling| &scheduling.reasons) {
         lines.push(format!("  note: on {}, {}", why.member.cluster(), why.reason));
     }
@@ -149,6 +147,23 @@ pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
         }
     }
     lines
+}
+
+/// How many Services a line names.
+const NAMED: usize = 3;
+
+/// The Services of moved apps that other apps may call by name.
+fn callable(dependants: &[Dependant]) -> Option<String> {
+    let names: Vec<&str> = dependants.iter().map(|dependant| dependant.service.as_str()).collect();
+    match names.as_slice() {
+        [] => None,
+        [one] => Some(format!("  note: other apps may call the Service {one} by name")),
+        few if few.len() <= NAMED => Some(format!("  note: other apps may call these Services by name: {}", few.join(", "))),
+        all => {
+            let (told, more) = all.split_at(NAMED);
+            Some(format!("  note: other apps may call these Services by name: {} (and {} more)", told.join(", "), more.len()))
+        }
+    }
 }
 
 fn kept(candidate: &Candidate) -> String {

@@ -91,3 +91,21 @@ fn lines_of_plans_and_dry_runs_are_as_reviewed() {
     let reviewed = std::fs::read_to_string(&golden).unwrap_or_default();
     assert!(text == reviewed, "the lines have changed; look at them, then accept them with DROVER_ACCEPT=1:\n{text}");
 }
+
+#[test]
+fn services_that_others_may_call_are_one_line() {
+    let told = |services: &[&str]| {
+        let mut plan = plan(None);
+        plan["dependants"] = services.iter().map(|service| json!({"claim": ID, "service": service})).collect();
+        let document: PlanDocument = serde_json::from_value(document(json!({"drain": "onprem+private-a"}), Some(plan), None)).unwrap();
+        let text = plans::text(&document, false);
+        text.lines().filter(|line| line.contains("may call")).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&[]), Vec::<String>::new());
+    assert_eq!(
+        told(&["shop/ads", "shop/cart", "shop/web"]),
+        ["note: other apps may call these Services by name: shop/ads, shop/cart, shop/web"]
+    );
+    let many = told(&["shop/ads", "shop/cart", "shop/web", "shop/mail", "shop/redis"]);
+    assert_eq!(many, ["note: other apps may call these Services by name: shop/ads, shop/cart, shop/web (and 2 more)"]);
+}
