@@ -54,13 +54,13 @@ async fn application(session: &Session, name: &str, delete_volumes: bool) -> Res
         let query = if delete_volumes { "?deleteVolumes=true" } else { "" };
         let answer = session.client.post(&format!("{}/terminate{query}", application.group), None).await?;
         let operation = watch::follow(&session.client, &operation_of(&answer)?).await?;
-        let kept = operation.kept.clone();
+        let (kept, leftovers) = (operation.kept.clone(), operation.leftovers.clone());
         // An instantiation that goes on is cancelled instead, which is what was asked for. It deletes no volumes.
         let cancelled = operation.state == OperationState::Cancelled;
         if !cancelled {
             watch::succeeded(operation)?;
         }
-        notes = about_volumes(&sets, &kept, delete_volumes && !cancelled);
+        notes = about_volumes(&sets, &kept, &leftovers, delete_volumes && !cancelled);
     }
     remove::remove(session, &application).await?;
     notes.iter().for_each(|note| eprintln!("{note}"));
@@ -68,8 +68,9 @@ async fn application(session: &Session, name: &str, delete_volumes: bool) -> Res
     Ok(())
 }
 
-/// What remains to be said about the volume claims of these StatefulSets: the claims in `kept` were named while the operation was watched.
-fn about_volumes(sets: &[KeepingSet], kept: &[String], deleted: bool) -> Vec<String> {
+/// What remains to be said about the volume claims of these StatefulSets: the claims in `kept` were named while the operation was watched. A
+/// cluster that answers has named all that stay. One of the `leftovers` could not.
+fn about_volumes(sets: &[KeepingSet], kept: &[String], leftovers: &[String], deleted: bool) -> Vec<String> {
     let named = |KeepingSet { set, member }: &KeepingSet| {
         let (claim, all) = (format!("-{set}-"), format!("/{set} stay"));
         kept.iter().filter_map(|kept| kept.strip_prefix(&format!("on {member}: "))).any(|kept| match kept.split_once(' ') {
@@ -77,11 +78,12 @@ fn about_volumes(sets: &[KeepingSet], kept: &[String], deleted: bool) -> Vec<Str
             _ => kept.starts_with("volume claims of StatefulSet/") && kept.contains(&all),
         })
     };
-    let others = sets.iter().filter(|set| !named(set));
+    let silent = |set: &KeepingSet| leftovers.iter().any(|copy| copy.ends_with(&format!(" on {}", set.member)));
+    let others = sets.iter().filter(|set| !named(set) && (deleted || silent(set)));
     let end = if deleted { "are deleted" } else { "stay there with their data, as in Kubernetes" };
     let mut notes: Vec<String> =
         others.map(|KeepingSet { set, member }| format!("volume claims that StatefulSet/{set} on {member} made {end}")).collect();
-    if !deleted && !sets.is_empty() {
+    if !deleted && sets.iter().any(|set| named(set) || silent(set)) {
         notes.push("note: `kubectl delete pvc` removes volume claims, and `drover delete --delete-volumes` would have".to_owned());
     }
     notes
@@ -102,13 +104,16 @@ mod tests {
         .map(str::to_owned);
         let hint = "note: `kubectl delete pvc` removes volume claims, and `drover delete --delete-volumes` would have";
         let rest = "volume claims that StatefulSet/db on p+b made stay there with their data, as in Kubernetes";
-        assert_eq!(about_volumes(&sets, &kept, false), [rest, hint]);
-        assert_eq!(about_volumes(&sets[..2], &kept, false), [hint]);
-        assert_eq!(about_volumes(&[], &[], false), [""; 0]);
+        let silent = ["db/db on p+b".to_owned()];
+        assert_eq!(about_volumes(&sets, &kept, &silent, false), [rest, hint]);
+        assert_eq!(about_volumes(&sets[..2], &kept, &[], false), [hint]);
+        assert_eq!(about_volumes(&[], &[], &[], false), [""; 0]);
+        // Nothing stays of a set whose claims go with it.
+        assert_eq!(about_volumes(&sets[..1], &[], &[], false), [""; 0]);
 
         let refused = ["on p+a: PersistentVolumeClaim/shop/data-db-0 stays: it is protected".to_owned()];
         let deleted =
             ["volume claims that StatefulSet/queue on p+a made are deleted", "volume claims that StatefulSet/db on p+b made are deleted"];
-        assert_eq!(about_volumes(&sets, &refused, true), deleted);
+        assert_eq!(about_volumes(&sets, &refused, &silent, true), deleted);
     }
 }

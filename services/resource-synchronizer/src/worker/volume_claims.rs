@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use drover_members::DEADLINE;
 use drover_members::{Member, MemberError};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::Value;
@@ -85,7 +86,7 @@ impl Worker {
                     continue;
                 }
                 if !desired.delete_volumes {
-                    if claim.deletion_timestamp.is_none() {
+                    if claim.deletion_timestamp.is_none() && !goes_with_set(&claim) {
                         let why = format!(
                             "PersistentVolumeClaim/{}/{name} stays with its data: StatefulSet {} made it",
                             claims.namespace, claims.set
@@ -117,6 +118,12 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// Whether Kubernetes deletes the claim with its StatefulSet, as the set's `persistentVolumeClaimRetentionPolicy` may say: then the claim has an
+/// owner. A Kubernetes that does not know the policy gives it none.
+fn goes_with_set(claim: &ObjectMeta) -> bool {
+    claim.owner_references.iter().flatten().any(|owner| owner.kind == "StatefulSet")
 }
 
 enum Deleted {
@@ -161,5 +168,15 @@ mod tests {
         let mut bare = set;
         bare["spec"]["selector"]["matchLabels"] = json!({});
         assert_eq!(Claims::of(&bare, "shop"), None, "without labels nothing tells whose a claim is");
+    }
+    #[test]
+    fn claim_goes_with_the_set_that_owns_it() {
+        let owned_by = |kind: &str| {
+            let owner = json!({"apiVersion": "v1", "kind": kind, "name": "db", "uid": "1"});
+            goes_with_set(&serde_json::from_value(json!({"name": "data-db-0", "ownerReferences": [owner]})).unwrap())
+        };
+        assert!(owned_by("StatefulSet"));
+        // With `whenScaled: Delete` a pod owns the claim, which goes when the set gets smaller, and stays when it is deleted.
+        assert!(!owned_by("Pod") && !goes_with_set(&ObjectMeta::default()));
     }
 }
