@@ -117,6 +117,17 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
     mandatory
 }
 
+/// Whether an element of `all_of` stands for every cluster of a selection in which this one is.
+pub(crate) fn means_every_cluster(element: &Element, room: &MemberRoom) -> bool {
+    let provider = element.cluster_provider.as_deref().unwrap_or_default();
+    let labelled = |label: &String| room.member.as_ref().is_some_and(|member| member.labels.contains(label));
+    let meant = match &element.cluster {
+        Some(cluster) => cluster == MemberKey::EVERY,
+        None => element.cluster_label.as_ref().is_some_and(labelled),
+    };
+    meant && (provider == MemberKey::EVERY || provider == room.key.provider())
+}
+
 /// The members that the terms allow.
 struct Cloud<'t> {
     named: HashSet<&'t MemberKey>,

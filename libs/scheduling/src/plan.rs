@@ -232,7 +232,7 @@ pub struct Score {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Exclusion {
     /// `no_intent`, `migration_false`, `volume`, `daemon_set`, `host_path`, `node_bound`, `busy`, `no_other_member`, `out_of_reach`,
-    /// `no_destination`, `refused`, `not_needed`, `not_enough` (no plan was found), `dependants` or `itself`.
+    /// `no_destination`, `refused`, `not_needed`, `not_enough` (no plan was found), `every_cluster`, `dependants` or `itself`.
     pub code: String,
     /// For people.
     pub detail: String,

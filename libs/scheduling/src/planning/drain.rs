@@ -1,15 +1,17 @@
-//! A plan that empties a member of apps. It exists only if every app on the member has a destination; Drover's agents stay.
+//! A plan that empties a member of apps. It exists only if every app on the member has a destination. Drover's agents stay, and so do copies of
+//! apps that are to run on every cluster: they have nowhere else to go, and would keep every cluster from being emptied.
 
 use std::collections::BTreeSet;
 
 use super::best::Best;
-use super::candidates::{Candidates, find};
+use super::candidates::{Candidates, find, no};
 use super::context::PlanningContext;
 use super::problem::{Moves, RoomProblem};
 use super::report::{self, CUT, Found};
+use crate::expand::means_every_cluster;
 use crate::trial::Trial;
 use crate::work::Effort;
-use crate::{Infeasible, MemberKey, PlanResult, WhyNot};
+use crate::{Candidate, Claim, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
 pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &mut Effort<'_>) -> PlanResult {
     let infeasible = |reason: String, candidates: Candidates<'_>, effort: &Effort<'_>| {
@@ -36,6 +38,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
     candidates
         .excluded
         .retain(|c| !c.dig.is_agent() && context.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
+    let stay = staying(context, room, &mut candidates);
     if !candidates.excluded.is_empty() {
         let reason =
             format!("{} of its {} apps may not move", candidates.excluded.len(), candidates.excluded.len() + candidates.movable.len());
@@ -44,6 +47,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
     let case = RoomProblem { context, slots: &[], homes: &[], movable: &candidates.movable };
     match homes_for_all(&case, effort) {
         Some(moves) => {
+            candidates.excluded = stay;
             let mut plan = report::feasible(context, &case, Found::new(&candidates, moves), Vec::new(), effort);
             plan.targets = vec![member.clone()];
             PlanResult::Feasible(plan)
@@ -58,6 +62,19 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
             infeasible(reason, candidates, effort)
         }
     }
+}
+
+/// Takes out the copies that stay as long as the member does, because their apps are to run on every cluster of a selection.
+fn staying(context: &PlanningContext<'_>, room: &MemberRoom, candidates: &mut Candidates<'_>) -> Vec<Candidate> {
+    let stays = |claim: &Claim| claim.request.terms.intent.all_of.iter().any(|element| means_every_cluster(element, room));
+    let why_not = || Some(no("every_cluster", "it is to run on every cluster of its placement, and stays"));
+    let (staying, movable): (Vec<_>, Vec<_>) = std::mem::take(&mut candidates.movable).into_iter().partition(|m| stays(m.claim));
+    let is_here = |c: &Candidate| context.ledger.claim(&c.claim).is_some_and(|claim| stays(claim));
+    let (excluded_staying, excluded): (Vec<_>, Vec<_>) = std::mem::take(&mut candidates.excluded).into_iter().partition(is_here);
+    (candidates.movable, candidates.excluded) = (movable, excluded);
+    let mut stay: Vec<Candidate> = staying.iter().map(|m| report::candidate(m, false, why_not())).collect();
+    stay.extend(excluded_staying.into_iter().map(|c| Candidate { why_not: why_not(), ..c }));
+    stay
 }
 
 /// Finds a destination for each app. First greedily in the order of the policy; then by backtracking, the apps with the fewest

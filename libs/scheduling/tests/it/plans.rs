@@ -420,6 +420,38 @@ fn drain_moves_every_app_or_names_obstacles() {
 }
 
 #[test]
+fn drain_leaves_copies_of_apps_that_run_on_every_cluster() {
+    let wants = |provider: &str, cluster: Option<&str>, label: Option<&str>| {
+        let text = |text: &str| Some(text.to_owned());
+        let element = Element {
+            cluster_provider: text(provider),
+            cluster: cluster.and_then(text),
+            cluster_label: label.and_then(text),
+            any_of: vec![],
+        };
+        PlacementTerms { intent: Intent { all_of: vec![element], any_of: vec![] }, ..any_of(&ALL) }
+    };
+    let with = |terms: PlacementTerms| {
+        let fleet = full().change_request("app4", |r| r.terms = any_of(&ALL));
+        fleet
+            .change_member("onprem+a", |member| member.labels.push("gpu".into()))
+            .running_as(app("exporter", demand(1, 0), terms), "onprem+a")
+    };
+    for every in [wants("*", Some("*"), None), wants("onprem", Some("*"), None), wants("*", None, Some("gpu"))] {
+        let plan = feasible(with(every.clone()).drain("onprem+a"));
+        assert_eq!(moves(&plan), ["app1>onprem+b", "app2>aws+c", "app3>onprem+b", "app4>aws+c"]);
+        assert_eq!(code(&plan.candidates, "exporter"), "every_cluster");
+        // Neither consent nor what binds it to its nodes matters.
+        let mut bound = with(every).change_request("exporter", |r| r.demand.immovable = vec!["host_path: of its node".into()]);
+        bound.movability.retain(|word| word.app != "exporter");
+        assert_eq!(code(&feasible(bound.drain("onprem+a")).candidates, "exporter"), "every_cluster");
+    }
+    // Who names the cluster wants this one.
+    assert_eq!(code(&infeasible(with(wants("onprem", Some("a"), None)).drain("onprem+a")).candidates, "exporter"), "no_other_member");
+    assert!(moves(&feasible(with(wants("aws", Some("*"), None)).drain("onprem+a"))).contains(&"exporter>aws+c".to_owned()));
+}
+
+#[test]
 fn drain_backtracks_if_greedy_order_fails() {
     let fleet = TestFleet::default()
         .member("x+a", 1, &[1000])
