@@ -29,10 +29,10 @@ pub struct Config {
     /// Seconds that pods may find no node before the room counts as lost; too low takes a slow scheduler for lost room
     #[arg(long, env = "DROVER_UNSCHEDULABLE_SECONDS", default_value_t = 10)]
     pub unschedulable_seconds: u64,
-    /// Seconds that a destination may be unreachable before another one is tried
+    /// Seconds that a cluster may be unreachable before another destination is tried, or what is to be removed there is left for later
     #[arg(long, env = "DROVER_UNREACHABLE_SECONDS", default_value_t = 20)]
     pub unreachable_seconds: u64,
-    /// Seconds to wait for old objects to be gone before the objects on an unreachable member are left for later
+    /// Seconds to wait for old objects to be gone before they are left for later
     #[arg(long, env = "DROVER_GONE_SECONDS", default_value_t = 60)]
     pub gone_seconds: u64,
     /// Seconds that an app must lack pods in a cluster before bounds over all clusters are divided anew; they then stay four times as long

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use drover_api::bindings::BindingStatus;
+use drover_api::bindings::{BindingStatus, Phase};
 use drover_api::scheduling::Interner;
-use drover_store::{Store, Tx};
+use drover_store::{Store, Timestamp, Tx};
 use drover_workflow::StepError;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -94,6 +94,8 @@ pub struct Statuses(Arc<RwLock<Known>>);
 #[derive(Default)]
 struct Known {
     statuses: HashMap<Uuid, Arc<BindingStatus>>,
+    /// Since when the members of bindings have not answered, as far as this process has seen.
+    unreachable: HashMap<Uuid, Timestamp>,
     /// Shared by all bindings of an app.
     digests: Interner<str>,
 }
@@ -102,6 +104,11 @@ impl Statuses {
     /// The latest status of a binding, if one was reported.
     pub fn get(&self, binding: Uuid) -> Option<Arc<BindingStatus>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).statuses.get(&binding).cloned()
+    }
+
+    /// Since when the member of a binding has not answered, without a pause; `None` if it answers.
+    pub fn unreachable_since(&self, binding: Uuid) -> Option<Timestamp> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).unreachable.get(&binding).copied()
     }
 
     /// The bindings of which other field managers have scaled workloads.
@@ -113,6 +120,11 @@ impl Statuses {
     /// Replaces the status of a binding; `None` means that resource-synchronizer no longer has the binding.
     pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if status.as_ref().is_some_and(|status| status.phase == Phase::Unreachable) {
+            known.unreachable.entry(binding).or_insert_with(drover_store::now);
+        } else {
+            known.unreachable.remove(&binding);
+        }
         match status {
             Some(mut status) => {
                 // serde_json allocates room for four elements; most bindings have one object.
@@ -130,6 +142,7 @@ impl Statuses {
     /// Forgets all statuses, because the feed starts over. Returns the bindings that had one.
     pub fn reset(&self) -> Vec<Uuid> {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.unreachable.clear();
         known.statuses.drain().map(|(id, _)| id).collect()
     }
 }

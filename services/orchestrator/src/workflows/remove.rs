@@ -48,11 +48,11 @@ pub struct Removal {
 pub struct Removed {
     /// Gone, with their room released.
     pub gone: BTreeSet<Uuid>,
-    /// Unreachable, or not gone at the deadline: left to task `retire`.
+    /// On a member that has not answered for a while, or not gone at the deadline: left to task `retire`.
     pub left: Vec<Binding>,
     /// Not gone yet.
     pub waiting: Vec<Uuid>,
-    /// The deadline `gone`, at which those that are waited for are left.
+    /// When the first of those that are waited for is left, unless its member answers again before: at the latest at the deadline `gone`.
     pub until: Option<Timestamp>,
 }
 
@@ -120,6 +120,11 @@ impl Removal {
         }
         let until = readiness::after(*self.since.get_or_insert_with(now), limit);
         let mut removed = Removed { until: Some(until), ..Removed::default() };
+        // A member is away for some seconds when its API server is replaced, or its agent links it again. Only one that stays away is given up.
+        let lost = |binding: &Binding| {
+            let since = environment.statuses.unreachable_since(binding.id).unwrap_or_else(now);
+            until.min(readiness::after(since, environment.deadlines.unreachable))
+        };
         for binding in bindings {
             let status = environment.statuses.get(binding.id);
             // Also of a binding whose room task `retire` released first.
@@ -136,9 +141,16 @@ impl Removal {
                     settle(environment, binding).await?;
                     removed.gone.insert(binding.id);
                 }
-                Some(Phase::Unreachable) if status.is_some_and(|status| status.fence >= sent) => removed.left.push(binding.clone()),
-                _ if now() >= until => removed.left.push(binding.clone()),
-                _ => removed.waiting.push(binding.id),
+                phase => {
+                    let told = status.is_some_and(|status| status.fence >= sent);
+                    let ends = if told && phase == Some(Phase::Unreachable) { lost(binding) } else { until };
+                    if now() >= ends {
+                        removed.left.push(binding.clone());
+                    } else {
+                        removed.waiting.push(binding.id);
+                        removed.until = removed.until.min(Some(ends));
+                    }
+                }
             }
         }
         self.leftovers = removed.left.iter().map(|left| format!("{}/{} on {}", left.dig.name, left.app, left.member)).collect();

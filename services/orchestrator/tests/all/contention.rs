@@ -16,7 +16,7 @@ use crate::support::{Stack, WaitSeconds};
 pub async fn stack() -> (Fakes, Stack) {
     let fakes = members();
     fakes.plans.plan_on(&fakes.ledger);
-    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 5, room: 60 }).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 5, room: 60, ..WaitSeconds::SHORT }).await;
     (fakes, stack)
 }
 

@@ -28,7 +28,7 @@ async fn refused(stack: &Stack, path: &str) -> Value {
 /// `shop` is being instantiated and does not become ready.
 async fn stuck() -> (crate::fakes::Fakes, Stack, String, String) {
     let fakes = members();
-    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 600, room: 5 }).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 600, ..WaitSeconds::SHORT }).await;
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     fakes.members.behave("shop", "a", Behaviour::Stuck);
     let answer = stack.call("POST", &format!("{dig}/instantiate"), None).await;

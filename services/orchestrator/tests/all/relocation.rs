@@ -165,7 +165,7 @@ async fn silent_cluster_is_not_waited_for_if_others_can_make_room() {
 /// A target that the state of the relocation does not name, as a defect or an older version may leave one.
 #[tokio::test]
 async fn cut_over_retires_targets_that_the_relocation_does_not_name() {
-    let (fakes, stack, _, newcomer) = full_and(WaitSeconds { ready: 60, room: 5 }).await;
+    let (fakes, stack, _, newcomer) = full_and(WaitSeconds { ready: 60, ..WaitSeconds::SHORT }).await;
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &[], "newcomer"));

@@ -292,3 +292,21 @@ async fn terminate_leaves_unreachable_copies_until_cluster_answers() {
     fakes.members.behave("shop", "a", Behaviour::Ready);
     eventually(Duration::from_secs(60), async || fakes.ledger.all().is_empty().then_some(())).await;
 }
+
+#[tokio::test]
+async fn terminate_waits_for_a_cluster_that_does_not_answer_for_a_moment() {
+    let (fakes, stack) = waiting(WaitSeconds { unreachable: 600, ..WaitSeconds::SHORT }).await;
+    let dig = approved(&stack, "shop", "500m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    fakes.members.behave("shop", "a", Behaviour::Unreachable);
+    let answer = stack.call("POST", &format!("{dig}/terminate"), None).await;
+    let path = answer.headers["location"].to_str().unwrap();
+    let told = || fakes.members.history().iter().any(|line| line.starts_with("absent shop"));
+    eventually(Duration::from_secs(60), async || told().then_some(())).await;
+    expect_state(&stack.get(&format!("{path}?wait=1s")).await, "running");
+    fakes.members.behave("shop", "a", Behaviour::Ready);
+    let operation = stack.ended(path).await;
+    expect_state(&operation, "succeeded");
+    assert!(operation["leftovers"].as_array().is_none_or(Vec::is_empty), "{operation:#}");
+    assert!(fakes.ledger.all().is_empty());
+}

@@ -174,10 +174,11 @@ pub struct HttpAnswer {
 pub struct WaitSeconds {
     pub ready: u64,
     pub room: u64,
+    pub unreachable: u64,
 }
 
 impl WaitSeconds {
-    pub const SHORT: Self = Self { ready: 2, room: 5 };
+    pub const SHORT: Self = Self { ready: 2, room: 5, unreachable: 1 };
 }
 
 impl Stack {
@@ -218,8 +219,8 @@ impl Stack {
             ready_seconds: wait.ready,
             room_seconds: wait.room,
             unschedulable_seconds: 1,
-            unreachable_seconds: 1,
-            gone_seconds: 5,
+            unreachable_seconds: wait.unreachable,
+            gone_seconds: wait.unreachable.max(5),
             bounds_seconds: 1,
             seal: SealSettings { seal_key: Some(seal_key()), ..SealSettings::default() },
             controller_origins: controllers.iter().map(|origin| origin.parse().unwrap()).collect(),
