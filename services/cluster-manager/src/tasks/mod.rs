@@ -1,6 +1,7 @@
 //! Background tasks. Level-triggered: each reads the current state when it is woken, by a signal or periodically.
 
 mod agent_metrics;
+mod gauges;
 mod link_metrics;
 mod links;
 mod metrics;
