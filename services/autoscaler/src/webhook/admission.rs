@@ -123,7 +123,24 @@ fn not_asked(object: Value) -> Admitted {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::{Body, Bytes};
+    use futures::stream;
+    use http::header::CONTENT_TYPE;
+    use kube::{Client, Config};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_does_not_come_is_not_waited_for() {
+        let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let shared = Shared { client, image: "drover:1".to_owned(), tls: Default::default(), admitted: Default::default() };
+        let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let request = HttpRequest::post("/v1/scale-to-zero").header(CONTENT_TYPE, "application/json").body(body).unwrap();
+        let answered = tokio::time::timeout(WITHIN * 10, answer(State(Arc::new(shared)), request)).await;
+        assert_eq!(answered.expect("the sender is let go").err(), Some(StatusCode::BAD_REQUEST));
+    }
 
     #[test]
     fn response_changes_only_what_differs() {

@@ -18,3 +18,4 @@ mod tasks;
 mod transfer;
 mod two;
 mod webhook;
+mod webhook_undo;

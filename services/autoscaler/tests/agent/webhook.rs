@@ -1,8 +1,6 @@
 //! Scale to zero by annotation, for objects that are applied without Drover: a real API server calls the agent's webhook, and the agent has
 //! no other rights than deploy/autoscaler gives it.
 
-use std::path::PathBuf;
-
 use drover_autoscaler::policy::ScalingPolicy;
 use drover_autoscaling::to_zero::{SCALE_TO_ZERO, is_expanded};
 use drover_testkit::eventually;
@@ -21,8 +19,32 @@ use crate::support::{Agent, PATIENCE, TestNamespace};
 
 const NAME: &str = "drover-autoscaler-webhook";
 
+/// An address for the agent.
+pub fn free_address() -> String {
+    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
+}
+
+/// An agent that answers at this address, as soon as the API server knows its certificate.
+pub async fn answering(place: &TestNamespace, address: &str, configuration: &str) -> Agent {
+    let least = place.least_rights().await;
+    let settings = [
+        ("AUTOSCALER_WEBHOOK", address),
+        ("AUTOSCALER_WEBHOOK_NAMES", "127.0.0.1"),
+        ("AUTOSCALER_WEBHOOK_CONFIGURATION", configuration),
+        ("AUTOSCALER_SIDECAR_IMAGE", "drover:dev"),
+    ];
+    let agent = Agent::start(place, "agent", &least, &settings).await;
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(place.client.clone());
+    eventually(PATIENCE, async || {
+        let webhooks = configurations.get(configuration).await.ok()?.webhooks?;
+        webhooks[0].client_config.ca_bundle.as_ref().filter(|bundle| !bundle.0.is_empty()).map(drop)
+    })
+    .await;
+    agent
+}
+
 /// Applies deploy/autoscaler/webhook/webhook.yaml for this namespace and this address of the agent; returns the name of the configuration.
-async fn configured(place: &TestNamespace, address: &str) -> String {
+pub async fn configured(place: &TestNamespace, address: &str) -> String {
     let name = format!("{NAME}-{}", place.namespace);
     let file = include_str!("../../../../deploy/autoscaler/webhook/webhook.yaml").replace(NAME, &name);
     for document in serde_yaml::Deserializer::from_str(&file) {
@@ -43,7 +65,7 @@ async fn configured(place: &TestNamespace, address: &str) -> String {
     name
 }
 
-async fn apply(place: &TestNamespace, object: Value) -> Value {
+pub async fn apply(place: &TestNamespace, object: Value) -> Value {
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(object.types.clone().unwrap()).unwrap());
     let api: Api<DynamicObject> = match &object.metadata.namespace {
@@ -57,7 +79,7 @@ async fn apply(place: &TestNamespace, object: Value) -> Value {
 }
 
 /// An app of somebody who knows only the annotation.
-fn app(place: &TestNamespace, name: &str, annotation: Option<&str>) -> [Value; 2] {
+pub fn app(place: &TestNamespace, name: &str, annotation: Option<&str>) -> [Value; 2] {
     let annotations = annotation.map_or(json!({}), |value| json!({SCALE_TO_ZERO: value}));
     let container = json!({"name": "app", "image": "example.com/app:1", "ports": [{"containerPort": 8080}]});
     let labels = json!({"app": name});
@@ -71,7 +93,7 @@ fn app(place: &TestNamespace, name: &str, annotation: Option<&str>) -> [Value; 2
 }
 
 /// An object, by kind and name.
-async fn found<K>(place: &TestNamespace, name: &str) -> Option<Value>
+pub async fn found<K>(place: &TestNamespace, name: &str) -> Option<Value>
 where
     K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -82,13 +104,13 @@ where
     place.api::<K>().get_opt(name).await.unwrap().map(|object| serde_json::to_value(object).unwrap())
 }
 
-fn containers(deployment: &Value) -> Vec<&str> {
+pub fn containers(deployment: &Value) -> Vec<&str> {
     let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     containers.iter().map(|container| container["name"].as_str().unwrap()).collect()
 }
 
 /// Waits until the app is scaled to zero as `--scale-to-zero` does it.
-async fn is_whole(place: &TestNamespace, name: &str) {
+pub async fn is_whole(place: &TestNamespace, name: &str) {
     let slices = place.api::<EndpointSlice>();
     eventually(PATIENCE, async || {
         let (deployment, service) = (found::<Deployment>(place, name).await?, found::<Service>(place, name).await?);
@@ -112,8 +134,7 @@ async fn is_whole(place: &TestNamespace, name: &str) {
 async fn annotation_is_enough_for_those_who_apply_without_drover() {
     let Some(place) = TestNamespace::new("webhook") else { return };
     let place = place.await;
-    let least: PathBuf = place.least_rights().await;
-    let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string();
+    let address = free_address();
     let name = configured(&place, &address).await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(place.client.clone());
 
@@ -121,18 +142,7 @@ async fn annotation_is_enough_for_those_who_apply_without_drover() {
     for object in app(&place, "early", Some("max=3")) {
         assert!(!is_expanded(&apply(&place, object).await));
     }
-    let settings = [
-        ("AUTOSCALER_WEBHOOK", address.as_str()),
-        ("AUTOSCALER_WEBHOOK_NAMES", "127.0.0.1"),
-        ("AUTOSCALER_WEBHOOK_CONFIGURATION", &name),
-        ("AUTOSCALER_SIDECAR_IMAGE", "drover:dev"),
-    ];
-    let agent = Agent::start(&place, "agent", &least, &settings).await;
-    eventually(PATIENCE, async || {
-        let webhooks = configurations.get(&name).await.ok()?.webhooks?;
-        webhooks[0].client_config.ca_bundle.as_ref().filter(|bundle| !bundle.0.is_empty()).map(drop)
-    })
-    .await;
+    let agent = answering(&place, &address, &name).await;
     // The API server has noticed the certificate when it calls: a Deployment without its Service is admitted, with the Service it is whole.
     let [deployment, service] = app(&place, "cart", Some("max=3"));
     apply(&place, service.clone()).await;
