@@ -12,7 +12,7 @@ use std::time::Duration;
 use drover_autoscaling::kpa::{KpaSpec, capacity, zero};
 use drover_autoscaling::{DecisionRecord, Limits, Observation, Reading, Steps};
 use drover_tasks::{OnFailure, Tasks};
-use futures::{StreamExt, TryStreamExt, future};
+use futures::{FutureExt, StreamExt, TryStreamExt, future};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams};
@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 use super::Key;
 use super::probe::Probe;
 use super::slices::{self, ACTIVATORS_OF_ALL, ADMIN_PORT, PATH, PUBLIC, PublicPath, PublicService, Through};
+use super::stale::{self, Forgetting};
 use super::zero::{AppActivity, AppObservation};
 use crate::watch_backoff::WatchBackoff;
 
@@ -68,6 +69,7 @@ struct SteeredApp {
     /// When this process first saw activators in the path; none: they are not.
     proxied_since: Option<Instant>,
     answers: bool,
+    forgetting: Forgetting,
 }
 
 impl Keeper {
@@ -166,6 +168,7 @@ impl Keeper {
             activity,
             proxied_since: before.and_then(|app| app.proxied_since),
             answers: observed.answers,
+            forgetting: before.map(|app| app.forgetting.clone()).unwrap_or_default(),
         };
         apps.insert(key.clone(), app);
         drop(apps);
@@ -186,6 +189,7 @@ impl Keeper {
             apps.iter().filter(|(_, app)| app.at.elapsed() < STEERED_WITHIN).map(|(key, app)| (key.clone(), app.clone())).collect()
         };
         let kept = future::join_all(steered.iter().map(|(key, app)| self.keep_one(key, app))).await;
+        self.forget_slices().await;
         kept.into_iter().zip(&steered).all(|(kept, (key, _))| match kept {
             Ok(settled) => settled,
             Err(error) => {
@@ -217,12 +221,45 @@ impl Keeper {
             let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &key.namespace);
             api.patch(&slice.name_any(), &PatchParams::apply(slices::MANAGER).force(), &Patch::Apply(&slice)).await?;
         }
+        // Only now, when clients have the app's own path.
+        let forgetting = self.forget(key, &service, &app.forgetting).await;
         if let Some(app) = self.apps().get_mut(key) {
             app.answers = answers;
             app.proxied_since = (through == Through::Activator).then(|| app.proxied_since.unwrap_or_else(Instant::now));
+            app.forgetting = forgetting.unwrap_or_else(|| app.forgetting.clone());
         }
         // Activators that are wanted but not ready yet are probed again soon.
         Ok(answers || direct)
+    }
+
+    /// Deletes what leads past the path of an app, if that is due; how far that is then.
+    async fn forget(&self, key: &Key, service: &Service, before: &Forgetting) -> Option<Forgetting> {
+        let now = Instant::now();
+        let after = before.next(service, now)?;
+        Some(match stale::forget_addresses(&self.client, &key.namespace, &service.name_any()).await {
+            Ok(()) => after,
+            Err(error) => after.failed(service, now, &error),
+        })
+    }
+
+    /// Deletes the slices of Services that are not public any more.
+    async fn forget_slices(&self) {
+        // Before the first list nothing is known of them.
+        if self.services.wait_until_ready().now_or_never().is_none() {
+            return;
+        }
+        for slice in self.slices.state() {
+            let Some((key, true)) = slices::whose(&slice) else { continue };
+            let public = |service: &Service| {
+                service.namespace().as_ref() == Some(&key.namespace) && slices::name(&service.name_any()) == slice.name_any()
+            };
+            if self.services.find(public).is_none()
+                && slices::is_ours(&slice)
+                && let Err(error) = stale::forget_slice(&self.client, &key.namespace, &slice).await
+            {
+                tracing::warn!(app = %key, %error, "the EndpointSlice of a Service that is not public any more cannot be deleted");
+            }
+        }
     }
 
     /// Whether all chosen activators have the app's port open.

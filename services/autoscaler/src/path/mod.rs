@@ -26,6 +26,7 @@ pub mod push;
 pub mod queue_proxy;
 pub mod refusal;
 pub mod slices;
+pub mod stale;
 pub mod throttler;
 pub mod token;
 pub mod zero;

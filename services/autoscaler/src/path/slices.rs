@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -36,8 +37,10 @@ pub const CONTAINER_CONCURRENCY: &str = "drover.io/container-concurrency";
 pub const THROUGH: &str = "drover.io/through";
 /// Field manager, and the value of the label that says who manages the slice.
 pub const MANAGER: &str = "autoscaler.drover.io";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Label of a slice: its Service.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Label of a slice: who writes it.
+pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Maximum number of endpoints in a slice.
 const MOST: usize = 1_000;
 
@@ -130,6 +133,16 @@ pub fn public_slice(key: &Key, service: &PublicService, path: &PublicPath, pods:
         }]),
         endpoints,
     }
+}
+
+/// Whether clients use this Service, and the agent writes its slice.
+pub fn is_public(service: &Service) -> bool {
+    service.metadata.labels.as_ref().and_then(|labels| labels.get(PATH)).is_some_and(|path| path == PUBLIC)
+}
+
+/// Whether the agent has written this slice.
+pub fn is_ours(slice: &EndpointSlice) -> bool {
+    slice.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
 }
 
 /// The name of the slice of a public Service.

@@ -39,7 +39,6 @@ pub struct Kind {
 /// The kind that may ask for scale to zero.
 pub const DEPLOYMENT: Kind = Kind { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" };
 const SERVICE: Kind = Kind { group: "", version: "v1", kind: "Service", plural: "services" };
-const ENDPOINTS: Kind = Kind { group: "", version: "v1", kind: "Endpoints", plural: "endpoints" };
 const SLICE: Kind = Kind { group: "discovery.k8s.io", version: "v1", kind: "EndpointSlice", plural: "endpointslices" };
 const POLICY: Kind = Kind { group: "drover.io", version: "v1alpha1", kind: "ScalingPolicy", plural: "scalingpolicies" };
 const AUTOSCALER: Kind = Kind { group: "autoscaling", version: "v2", kind: "HorizontalPodAutoscaler", plural: "horizontalpodautoscalers" };
@@ -92,22 +91,14 @@ pub async fn others(client: &Client, namespace: &str) -> Result<Vec<Value>, Stri
     Ok(all)
 }
 
-/// What is remembered between passes. In memory only: after a restart each app is looked at once more.
-#[derive(Default)]
-struct Memory {
-    /// Why apps are not scaled to zero, as it was logged.
-    said: HashMap<(String, String), String>,
-    /// Apps for which nothing is left to do.
-    settled: HashSet<(String, String)>,
-}
-
 /// Makes passes while this agent acts; never returns.
 pub async fn run(shared: Arc<Shared>, namespace: Option<String>, acts: Acts, task: TaskHandle) {
-    let mut memory = Memory::default();
+    // Why apps are not scaled to zero, as it was logged.
+    let mut said = HashMap::new();
     loop {
         task.active();
         if acts()
-            && let Err(error) = pass(&shared, namespace.as_deref(), &acts, &mut memory).await
+            && let Err(error) = pass(&shared, namespace.as_deref(), &acts, &mut said).await
         {
             tracing::warn!(error, "what scale to zero needs cannot be added now; the next attempt is soon");
         }
@@ -117,22 +108,14 @@ pub async fn run(shared: Arc<Shared>, namespace: Option<String>, acts: Acts, tas
     }
 }
 
-async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, memory: &mut Memory) -> Result<(), String> {
-    let Memory { said, settled } = memory;
+async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, said: &mut HashMap<(String, String), String>) -> Result<(), String> {
     let asked = asked(&shared.client, namespace).await?;
     for app in &asked {
         if !acts() {
             return Ok(());
         }
-        match complete(shared, app, settled.contains(app)).await {
-            Ok(whole) => {
-                said.remove(app);
-                if whole {
-                    settled.insert(app.clone())
-                } else {
-                    settled.remove(app)
-                };
-            }
+        match complete(shared, app).await {
+            Ok(()) => drop(said.remove(app)),
             Err(reason) if said.get(app) == Some(&reason) => {}
             Err(reason) => {
                 tracing::warn!(namespace = app.0, deployment = app.1, reason, "it is not scaled to zero");
@@ -141,7 +124,6 @@ async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, memory: &mu
         }
     }
     said.retain(|app, _| asked.contains(app));
-    settled.retain(|app| asked.contains(app));
     undo_others(shared, namespace, &asked).await
 }
 
@@ -168,10 +150,10 @@ async fn asked(client: &Client, namespace: Option<&str>) -> Result<HashSet<(Stri
     }
 }
 
-/// Brings one app a step further. Returns whether nothing is left to do.
-async fn complete(shared: &Shared, (namespace, name): &(String, String), settled: bool) -> Result<bool, String> {
+/// Brings one app a step further. The keeper of its path forgets the old addresses of its Service ([`crate::path::stale`]).
+async fn complete(shared: &Shared, (namespace, name): &(String, String)) -> Result<(), String> {
     let client = &shared.client;
-    let Some(deployment) = read(client, &DEPLOYMENT, namespace, name).await?.filter(is_asked) else { return Ok(true) };
+    let Some(deployment) = read(client, &DEPLOYMENT, namespace, name).await?.filter(is_asked) else { return Ok(()) };
     let others = others(client, namespace).await?;
     let wanted = expanded(&deployment, &others, &shared.image)?;
     for object in &wanted.added {
@@ -190,43 +172,25 @@ async fn complete(shared: &Shared, (namespace, name): &(String, String), settled
     if !covers(&deployment, &with_sidecar) {
         replace(client, &DEPLOYMENT, with_sidecar).await?;
         tracing::info!(namespace, deployment = name, "it has a sidecar now, and will be scaled to zero");
-        return Ok(false);
+        return Ok(());
     }
     let service_name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let found = others.iter().find(|other| other["kind"] == "Service" && other["metadata"]["name"] == service_name.as_str());
     // A pod without the sidecar would get no requests any more.
     let selects = found.is_some_and(|found| found["spec"].get("selector").is_some());
     if !rolled_out(&deployment) {
-        return Ok(false);
+        return Ok(());
     }
     if selects || !found.is_some_and(|found| covers(found, &service)) {
         replace(client, &SERVICE, service).await?;
-        return Ok(false);
     }
-    // In the pass after that: Kubernetes may have written addresses while the selector went.
-    if !settled {
-        forget_addresses(client, namespace, &service_name).await?;
-    }
-    Ok(true)
+    Ok(())
 }
 
 /// Whether all its pods are of the present template.
 fn rolled_out(deployment: &Value) -> bool {
     let count = |field: &str| deployment["status"][field].as_i64().unwrap_or_default();
     deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"] && count("updatedReplicas") == count("replicas")
-}
-
-/// Deletes what Kubernetes has noted as the addresses of a Service. It leaves them alone when the selector goes, and requests would go
-/// past the sidecars for ever.
-async fn forget_addresses(client: &Client, namespace: &str, service: &str) -> Result<(), String> {
-    let failed = |error: kube::Error| format!("the old addresses of Service {service} cannot be deleted: {error}");
-    gone(ENDPOINTS.api(client, namespace).delete(service, &DeleteParams::default()).await).map_err(failed)?;
-    for by in ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"] {
-        let labels = format!("kubernetes.io/service-name={service},endpointslice.kubernetes.io/managed-by={by}");
-        let slices = SLICE.api(client, namespace);
-        slices.delete_collection(&DeleteParams::default(), &ListParams::default().labels(&labels)).await.map_err(failed)?;
-    }
-    Ok(())
 }
 
 /// Gives Services their selectors back whose Deployments do not ask for scale to zero any more, and deletes what was added for them.

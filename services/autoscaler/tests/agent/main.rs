@@ -13,6 +13,7 @@ mod moved;
 mod off;
 mod prometheus;
 mod rights;
+mod stale;
 mod support;
 mod tasks;
 mod transfer;

@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -76,6 +76,7 @@ fn right(method: &Method, path: &str, query: &str) -> Option<Right> {
         ("POST", _) => "create",
         ("PUT", _) => "update",
         ("PATCH", _) => "patch",
+        ("DELETE", 1) => "deletecollection",
         _ => "delete",
     };
     Some((verb.to_owned(), group.to_owned(), resource))
@@ -149,6 +150,8 @@ async fn agent_uses_every_right_of_its_roles_and_needs_no_other() {
         (slices.list(&ListParams::default().labels("drover.io/path=public")).await.ok()?.items.len() == 1).then_some(())
     })
     .await;
+    let private = Patch::Merge(json!({"metadata": {"labels": {"drover.io/path": null}}}));
+    place.api::<Service>().patch("cart", &PatchParams::default(), &private).await.unwrap();
     let maps = place.api::<ConfigMap>();
     let versions = async || drover_autoscaler::agent::tables::current(&maps.get_opt("learns-learned").await.ok()??);
     eventually(PATIENCE, async || versions().await.filter(|version| *version >= 2)).await;
