@@ -13,6 +13,7 @@ mod e2e {
     pub mod filling;
     pub mod fleets;
     pub mod gateways;
+    pub mod growth;
     pub mod kubelets;
     pub mod lifecycle;
     pub mod links;
