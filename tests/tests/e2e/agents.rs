@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
-use drover_e2e::{System, scenario, succeeded};
-use drover_testkit::eventually;
+use drover_e2e::{Backend, System, scenario, succeeded};
+use drover_testkit::{Image, eventually};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::Api;
 use kube::api::{DynamicObject, PostParams};
@@ -126,3 +126,68 @@ async fn memory_guard_runs_on_every_node_of_the_clusters_that_are_meant(system: 
     eventually(PATIENCE, async || guards.get_opt("drover-memory-guard").await.ok()?.is_none().then_some(())).await;
 }
 scenario!(memory_guard_runs_on_every_node_of_the_clusters_that_are_meant);
+
+/// The archive of an image with the agents of this build, as it is imported on nodes or pushed to a registry.
+fn image(folder: &std::path::Path) -> std::path::PathBuf {
+    let programs = std::env::current_exe().unwrap().parent().and_then(std::path::Path::parent).unwrap().to_owned();
+    ["drover-autoscaler", "drover-memory-guard"]
+        .into_iter()
+        .fold(Image::new("drover.local/drover:pushed", "/bin/drover-autoscaler"), |image, name| {
+            image.built(&programs.join(name), &format!("/bin/{name}"))
+        })
+        .write(folder)
+}
+
+/// Both agents run in real containers with no more than their manifests give them, scale and report; a version whose image nobody has reaches one
+/// cluster only, and goes back by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: two real nodes; part of make test-long"]
+async fn agents_run_on_real_kubelets_as_they_are_pushed() {
+    if !Backend::kubelets_run_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let system = System::on_kubelets_with(vec![image(folder.path())]).await;
+    let spec = |version: &str| json!({"version": version, "image": "drover.local/drover", "on": [{}], "healthySeconds": 1});
+    set(&system, "autoscaler", spec("pushed")).await;
+    runs_everywhere(&system, "autoscaler", "Done", "pushed").await;
+    set(&system, "memory-guard", spec("pushed")).await;
+    runs_everywhere(&system, "memory-guard", "Done", "pushed").await;
+    for name in ["autoscaler", "memory-guard"] {
+        eventually(PATIENCE, async || {
+            let agent = agent(&system, name).await?;
+            agent["copies"].as_array()?.iter().all(|copy| copy["report"]["version"].is_string()).then_some(())
+        })
+        .await;
+    }
+    // It scales a real workload into its bounds.
+    let member = system.member("private-a");
+    let container = json!({"name": "app", "image": "drover.local/drover:pushed", "command": ["/bin/drover-autoscaler", "demo-app"],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
+    let labels = json!({"app": "web"});
+    let deployment: Deployment = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"replicas": 1,
+        "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}}))
+    .unwrap();
+    member.deployments().create(&PostParams::default(), &deployment).await.unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("drover.io", "v1alpha1", "ScalingPolicy"));
+    let policy: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "drover.io/v1alpha1", "kind": "ScalingPolicy", "metadata": {"name": "web"},
+        "spec": {"target": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "policy": "threshold", "mode": "apply",
+            "minReplicas": 3, "maxReplicas": 4}}))
+    .unwrap();
+    let policies: Api<DynamicObject> = Api::namespaced_with(member.client.clone(), "default", &resource);
+    policies.create(&PostParams::default(), &policy).await.unwrap();
+    eventually(PATIENCE, async || (member.ready("web").await == 3).then_some(())).await;
+
+    set(&system, "autoscaler", spec("nobody-has-it")).await;
+    let stopped = runs_everywhere(&system, "autoscaler", "Stopped", "pushed").await;
+    assert!(stopped["reason"].is_string(), "{stopped:#}");
+    let images = images(&system).await;
+    assert!(images.values().all(|image| image == "drover.local/drover:pushed"), "{images:?}");
+    for name in ["autoscaler", "memory-guard"] {
+        system.client.delete(&format!("/v2/agents/{name}")).await.unwrap();
+        eventually(PATIENCE, async || agent(&system, name).await.is_none().then_some(())).await;
+    }
+    policies.delete("web", &Default::default()).await.unwrap();
+    system.end().await;
+}

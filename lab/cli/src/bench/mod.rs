@@ -8,6 +8,7 @@
 //! run.
 
 mod agent;
+mod agents;
 mod autoscale;
 mod bare;
 mod burst;
@@ -94,6 +95,8 @@ pub enum Measure {
     Autoscaler,
     /// Memory and CPU of the memory guard's agent with 100 containers.
     MemoryGuard,
+    /// Memory and CPU of both agents as Drover pushes them, in pods of a real node; needs root.
+    Agents,
 }
 
 /// Scale of the benchmarks.
@@ -148,6 +151,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
             Measure::Autoscale => autoscale::run(args.size, &mut report),
             Measure::Autoscaler => agent::run(args.size, &mut report).await,
             Measure::MemoryGuard => memory_guard::run(args.size, &mut report).await,
+            Measure::Agents => agents::run(args.size, &mut report).await,
         };
         measured.with_context(|| format!("{word} could not be measured"))?;
         let took = began.elapsed().as_secs_f64();
