@@ -55,6 +55,7 @@ fn clusters_that_come_later_are_used_without_another_deployment() {
     }
     let plan = run(&url, &["plan", "drain", home.split('+').nth(1).unwrap()]);
     let said = String::from_utf8_lossy(&plan.stdout);
-    assert!(said.contains("it could move to cloud+later"), "{said}{}", String::from_utf8_lossy(&plan.stderr));
+    let told = ["web/web → later", "kept: all/all (it is to run on every cluster of its placement, and stays)"];
+    assert!(told.iter().all(|text| said.contains(text)), "{said}{}", String::from_utf8_lossy(&plan.stderr));
     drop((up, members));
 }
