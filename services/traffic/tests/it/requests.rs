@@ -80,7 +80,7 @@ async fn copy_with_weight_zero_is_probed_and_gets_no_request_until_its_weight_gr
     let (new, address) = pod("web-new");
     let copy = Uuid::new_v4();
     shop.feeds.pods(copy, &[address], None);
-    shop.route.backends.push(RouteBackend { binding: copy, member: MemberKey::new("p", "n"), weight: 0 });
+    shop.route.backends.push(RouteBackend { binding: copy, member: MemberKey::new("p", "m"), weight: 0 });
     shop.feeds.route(&shop.route);
     shop.process.answering(shop.route.id, 3).await;
     for _ in 0..30 {
@@ -98,6 +98,23 @@ async fn copy_with_weight_zero_is_probed_and_gets_no_request_until_its_weight_gr
     assert!(slow.await.unwrap().unwrap().headers()["x-pod"].to_str().unwrap().starts_with("web-"));
     shop.process.reports(shop.route.id, |report| report.backends[0].under_way == 0).await;
     drop(new);
+    shop.process.running.stop().await;
+}
+
+#[tokio::test]
+async fn pods_that_another_member_names_for_a_copy_get_no_request() {
+    let mut shop = Shop::start().await;
+    let (stray, address) = pod("web-stray");
+    let copy = Uuid::new_v4();
+    shop.feeds.pods(copy, &[address], None);
+    // The copy runs on `n`; the feed says that its pods are on `m`.
+    shop.route.backends.push(RouteBackend { binding: copy, member: MemberKey::new("p", "n"), weight: 100 });
+    shop.feeds.route(&shop.route);
+    shop.process.reports(shop.route.id, |report| report.backends.len() == 2 && report.backends[1].endpoints == 0).await;
+    for _ in 0..30 {
+        assert_ne!(shop.pod().await, "web-stray");
+    }
+    drop(stray);
     shop.process.running.stop().await;
 }
 
