@@ -1,7 +1,8 @@
 //! Writes an object that server-side apply refuses although `kubectl apply` accepts it: with two items of one key in a list, such as a
 //! variable that is set twice, or two names for one port of a container.
 //!
-//! It is created, or its desired fields are replaced. Unlike with server-side apply, a field that is no longer desired stays. The caller has checked to whom the object belongs.
+//! It is created, or its desired fields are replaced. Unlike with server-side apply, a field that is no longer desired stays. The
+//! caller has checked to whom the object belongs.
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::Value;
