@@ -47,8 +47,9 @@ fn hosts<'o>(key: &SealKey, objects: impl IntoIterator<Item = &'o Value>) -> Vec
 /// The query failed, or objects were sealed with a key that is not in the key file.
 pub async fn seal_all(store: &Store) -> StoreResult<()> {
     let of = |key: &SealKey, bytes: &[u8]| objects_of(bytes).map(|objects| hosts(key, &objects)).unwrap_or_default();
-    BUNDLES.seal_all(store, Some(&Derived { column: "hosts", of: &of })).await?;
-    VARIANTS.seal_all(store, None).await?;
+    let derived = Derived { column: "hosts", of: &of };
+    BUNDLES.seal_all(store, Some(&derived)).await?;
+    VARIANTS.seal_all(store, Some(&derived)).await?;
     Ok(())
 }
 
@@ -61,15 +62,16 @@ pub async fn put(tx: &mut PgConnection, key: &SealKey, rendered: &Rendered) -> S
     sqlx::query("insert into bundle (digest, sealed, hosts) values ($1, $2, $3) on conflict do nothing")
         .bind(&rendered.digest)
         .bind(sealed)
-        .bind(hosts(key, rendered.objects.iter().chain(rendered.variants.values().flatten())))
+        .bind(hosts(key, &rendered.objects))
         .execute(&mut *tx)
         .await?;
     for (member, objects) in &rendered.variants {
         let sealed = key.seal(VARIANTS.place(&variant_row(&rendered.digest, &member.0)), &bytes_of(objects)?);
-        sqlx::query("insert into bundle_variant (digest, member, sealed) values ($1, $2, $3) on conflict do nothing")
+        sqlx::query("insert into bundle_variant (digest, member, sealed, hosts) values ($1, $2, $3, $4) on conflict do nothing")
             .bind(&rendered.digest)
             .bind(&member.0)
             .bind(sealed)
+            .bind(hosts(key, objects))
             .execute(&mut *tx)
             .await?;
     }
@@ -144,7 +146,9 @@ pub async fn running_elsewhere(tx: &mut PgConnection, key: &SealKey, dig: Uuid, 
         "select running.*, bundle.sealed, convert_to(bundle.objects::text, 'UTF8') as plain
          from (select distinct dig_id, composite_app, app, namespace, digest from binding where role = 'current' and dig_id <> $1) running
          join bundle on bundle.digest = running.digest
-         where bundle.hosts && $2 or bundle.sealed is null",
+         where bundle.hosts && $2 or bundle.sealed is null
+            or exists (select from bundle_variant variant
+                       where variant.digest = bundle.digest and (variant.hosts && $2 or variant.sealed is null))",
     )
     .bind(dig)
     .bind(hashes)
