@@ -41,7 +41,8 @@ struct WatchedStack {
 impl WatchedStack {
     async fn start(size: Size) -> Result<Self> {
         let folder = folder()?;
-        let nodes = size.of(20, 2);
+        // A node has room for 110 pods: `rollout` has 2,800 at the end, 2,100 of Drover and 700 of the bare client.
+        let nodes = size.of(30, 2);
         let mut planes = Planes::start(size == Size::Full, Members::new(MEMBERS, nodes), folder.path()).await?;
         let kubeconfigs = planes.kubeconfigs.clone();
         let seen = Seen::default();
@@ -67,6 +68,8 @@ impl WatchedStack {
 
     async fn stop(mut self) -> Result<()> {
         self.watches.shutdown().await;
+        // Before its members, which it would report to be unreachable.
+        self.stack.drover.stop();
         self.planes.stop().await
     }
 }
