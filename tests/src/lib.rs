@@ -1,8 +1,9 @@
 //! End-to-end tests: all services in this process, three members, and requests only through the gateway's REST interface.
 //!
-//! Each scenario runs on kubesim and, if Kubernetes has been built (`make test` does that and sets `DROVER_KUBE_BIN`), on three real control
-//! planes with simulated nodes. [`System`] is the system under test: the services and their members. [`apps`] makes manifests; [`emco`] sends
-//! the requests that a user's script would. What really runs is checked in the members directly.
+//! Each scenario runs on three real control planes with simulated nodes (`make test` builds Kubernetes and sets `DROVER_KUBE_BIN`), and in
+//! `make test-long` on kubesim too; where there is no Kubernetes, `cargo test -- --include-ignored simulated` runs it there.
+//! [`System`] is the system under test: the services and their members. [`apps`] makes manifests; [`emco`] sends the requests that a
+//! user's script would. What really runs is checked in the members directly.
 
 pub mod apps;
 pub mod browser;
@@ -28,6 +29,7 @@ macro_rules! scenario {
     ($name:ident) => {
         mod $name {
             #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            #[ignore = "long: make test runs it on real control planes"]
             async fn simulated() {
                 let system = $crate::System::new($crate::Backend::Simulated).await;
                 super::$name(&system).await;
