@@ -211,10 +211,8 @@ pub struct BindingStatus {
     /// It has failed because of what is in this member: another one may accept the objects.
     #[serde(default, skip_serializing_if = "is_false")]
     pub elsewhere: bool,
-    /// It has failed for what may end although nobody changes the objects or the member's rules: what other apps have there.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub may_end: bool,
-    /// What of `reason` does not end so. Only this may be remembered: the rest names what other apps have at this moment.
+    /// What of `reason` ends only if somebody changes the objects or the member's rules. Only this may be remembered: the rest names what
+    /// other apps have in the member at this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasting: Option<String>,
     /// Message of the cluster's scheduler about pods that fit on no node.

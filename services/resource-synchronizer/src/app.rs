@@ -379,7 +379,6 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         code: code.map(str::to_owned),
         reason,
         elsewhere: false,
-        may_end: false,
         lasting: None,
         unschedulable: None,
         objects: Vec::new(),

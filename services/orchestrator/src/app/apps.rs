@@ -138,7 +138,6 @@ mod tests {
             code: None,
             reason: Some("because".into()),
             elsewhere: false,
-            may_end: false,
             lasting: None,
             unschedulable: None,
             objects: vec![],

@@ -28,7 +28,6 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             code: None,
             reason: None,
             elsewhere: false,
-            may_end: false,
             lasting: None,
             unschedulable: None,
             objects: vec![],

@@ -165,7 +165,6 @@ mod tests {
             code: None,
             reason: None,
             elsewhere: false,
-            may_end: false,
             lasting: None,
             unschedulable: None,
             objects: vec![],

@@ -27,16 +27,14 @@ pub struct Failure {
     pub reason: String,
     /// Another member may accept the objects: the reason is in what this one has.
     pub elsewhere: bool,
-    /// All of it may end although nobody changes the objects or the member's rules.
-    pub may_end: bool,
-    /// What of the reason does not end so, where another member may accept the objects.
+    /// What of the reason ends only if somebody changes the objects or the member's rules, where another member may accept the objects.
     pub lasting: Option<String>,
 }
 
 impl Failure {
     /// A failure that has nothing to do with the member.
     pub fn new(code: &'static str, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), elsewhere: false, may_end: false, lasting: None }
+        Self { code, reason: reason.into(), elsewhere: false, lasting: None }
     }
 
     /// What speaks against objects in the member.
@@ -44,8 +42,8 @@ impl Failure {
         let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let lasting = MemberError::lasting(errors);
         let elsewhere = errors.iter().all(MemberError::is_of_this_member);
-        let (reason, may_end) = (reasons.join("; "), lasting.is_empty());
-        Self { code, reason, elsewhere, may_end, lasting: (elsewhere && !may_end).then(|| lasting.join("; ")) }
+        let lasting = (elsewhere && !lasting.is_empty()).then(|| lasting.join("; "));
+        Self { code, reason: reasons.join("; "), elsewhere, lasting }
     }
 }
 

@@ -44,7 +44,6 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         phase,
         code: why.as_ref().map(|why| why.code.to_owned()),
         elsewhere: phase == Phase::Failed && why.as_ref().is_some_and(|why| why.elsewhere),
-        may_end: phase == Phase::Failed && why.as_ref().is_some_and(|why| why.may_end),
         lasting: why.as_ref().filter(|_| phase == Phase::Failed).and_then(|why| why.lasting.clone()),
         reason: why.map(|why| why.reason),
         unschedulable,

@@ -61,7 +61,7 @@ impl Worker {
                 reason = format!("{reason} ({} more objects differ)", conflicts.len() - 1);
             }
             // Another member may have none of it, and the other app may leave.
-            return Ok(Err(Some(Failure { elsewhere: true, may_end: true, ..Failure::new("shared_object_differs", reason) })));
+            return Ok(Err(Some(Failure { elsewhere: true, ..Failure::new("shared_object_differs", reason) })));
         }
         Ok(if leaving { Err(None) } else { Ok(found) })
     }

@@ -201,7 +201,7 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     stack.desire(&unknown).await;
     let status = stack.reaches(&unknown, Phase::Failed).await;
     let reason = status.reason.clone().unwrap();
-    assert_eq!((status.code.as_deref(), status.elsewhere, status.may_end), (Some("unknown_kind"), true, false));
+    assert_eq!((status.code.as_deref(), status.elsewhere), (Some("unknown_kind"), true));
     assert_eq!(status.lasting, status.reason, "all of it stays");
     let told = ["Thing", "Gadget"].map(|kind| reason.matches(&format!("serves no kind {kind} in example.com/v1")).count());
     assert_eq!(told, [1, 1], "{reason}");

@@ -268,7 +268,6 @@ impl FakeMembers {
             code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
             reason: (phase == Phase::Failed).then(|| against(behaviour).to_owned()),
             elsewhere: phase == Phase::Failed && matches!(behaviour, Behaviour::RefusedHere | Behaviour::RefusedTwice),
-            may_end: false,
             lasting: (phase == Phase::Failed).then(|| lasting(behaviour)),
             unschedulable: (present && behaviour == Behaviour::Unschedulable)
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
