@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::ApiResource;
@@ -22,6 +23,9 @@ use crate::objects::{self, Object};
 use crate::serving::Expectation;
 use crate::shared::Sharers;
 use crate::{acting, untyped};
+
+/// Dry runs of one preflight that are under way at the same time.
+const DRY_RUNS: usize = 4;
 
 /// How the objects of a kind are addressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,15 +264,6 @@ impl Member {
         Ok(object.data["spec"]["replicas"].as_i64().and_then(|replicas| i32::try_from(replicas).ok()).unwrap_or(1))
     }
 
-    /// Like [`Self::apply`], but without the check to whom the object belongs, because a [`Self::preflight`] has just made it or
-    /// has found that the namespace, and so the object, does not exist.
-    ///
-    /// # Errors
-    /// When the member refuses the object, or does not answer.
-    pub async fn apply_checked(&self, object: &Object) -> Result<Applied, MemberError> {
-        self.patch(object, false).await
-    }
-
     /// Whether an object could be applied: a dry run by the member, and the check to whom the object belongs.
     async fn dry_run(&self, object: &Object, owner: &Owner, sharers: Option<&[Uuid]>) -> Result<(), MemberError> {
         let (answer, ours) = tokio::join!(self.patch(object, true), self.check_ownership(&object.id, owner, None, sharers));
@@ -301,9 +296,16 @@ impl Member {
             }
         }
         let values: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
+        let mut dry_runs = Vec::new();
+        for object in objects {
+            if !absent.contains(object.id.namespace.as_str()) {
+                dry_runs.push(self.dry_run(object, owner, shared.get(&object.id).map(Vec::as_slice)));
+            }
+        }
+        let mut answers = stream::iter(dry_runs).buffered(DRY_RUNS);
         let mut found = Vec::new();
-        for object in objects.iter().filter(|object| !absent.contains(object.id.namespace.as_str())) {
-            match self.dry_run(object, owner, shared.get(&object.id).map(Vec::as_slice)).await {
+        while let Some(answer) = answers.next().await {
+            match answer {
                 Ok(()) => {}
                 Err(error) if error.is_member() => return Err(error),
                 Err(MemberError::UnknownKind { api_version, kind }) if objects::scope_by_crd(&values, &api_version, &kind).is_some() => {}

@@ -1,6 +1,7 @@
 //! Writes the objects of one binding into its member.
 //!
-//! Order: preflight; the inventory records the intention (unless the desired state has changed by then); the member is changed.
+//! Order: preflight, if there are several objects; the inventory records the intention (unless the desired state has changed by then);
+//! the member is changed.
 //! After a crash at any point the next pass finds everything that was written. Does not use the worker's view, so that several
 //! bindings of a member are written at once; at most one write per binding and per object address runs at a time.
 
@@ -19,6 +20,8 @@ use crate::store;
 
 /// The code of a write that a dry run has shown to be impossible.
 const PREFLIGHT: &str = "preflight_failed";
+/// The code of a write that failed after others of the binding, perhaps.
+const APPLY: &str = "apply_failed";
 
 /// One write: the objects of a binding that are to be applied.
 pub struct Write {
@@ -73,10 +76,7 @@ impl From<Error> for WriteEnd {
         match error {
             // A kind whose CRD is not effective yet, or an object that somebody else changed at the same time.
             Error::Member(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Self::Later,
-            Error::Member(error) if error.is_object() => {
-                let code = if matches!(error, MemberError::Refused { .. }) { "apply_failed" } else { error.code() };
-                Self::Failed(Failure::against(code, &[error]))
-            }
+            Error::Member(error) if error.is_object() => Self::Failed(Failure::against(error.code_or(APPLY), &[error])),
             error => Self::Broken(error),
         }
     }
@@ -92,9 +92,14 @@ impl Write {
         Written { id: self.desired.id, due: self.due, intended, applied, end }
     }
 
+    /// Whether there is only one object: the attempt to apply it tells as much as a dry run, and leaves nothing half done.
+    fn is_single(&self) -> bool {
+        self.due.len() == 1
+    }
+
     /// Runs the preflight and records the intention.
     async fn prepare(&self) -> Result<(), WriteEnd> {
-        if !self.new.is_empty() {
+        if !self.new.is_empty() && !self.is_single() {
             let against =
                 self.member.preflight(&self.new, &self.owner, &self.desired.namespace, &self.shared).await.map_err(Error::from)?;
             if against.iter().any(|error| matches!(error, MemberError::Conflict(_))) {
@@ -124,8 +129,19 @@ impl Write {
         }
         let _turn = self.app.turn_to_write().await;
         match store::inventory::applied(&self.app.store, self.desired.id, &self.due, &applied).await {
-            Ok(()) => (applied, done.map_or_else(WriteEnd::from, |()| WriteEnd::Done)),
+            Ok(()) => (applied, done.map_or_else(|error| self.ended(error), |()| WriteEnd::Done)),
             Err(error) => (Vec::new(), WriteEnd::Broken(error.into())),
+        }
+    }
+
+    /// What an error of applying means.
+    fn ended(&self, error: Error) -> WriteEnd {
+        match error.into() {
+            // As if a preflight had told: nothing has changed.
+            WriteEnd::Failed(failure) if failure.code == APPLY && self.is_single() && !self.new.is_empty() => {
+                WriteEnd::Failed(Failure { code: PREFLIGHT, ..failure })
+            }
+            end => end,
         }
     }
 
@@ -136,13 +152,6 @@ impl Write {
         for namespace in used.difference(&brought) {
             self.member.ensure_namespace(namespace, self.app.hub).await?;
         }
-        // The last object of the preflight was checked just now, so it is not checked again, unless it may be one that was released.
-        let shared = |object: &Object| self.shared.get(&object.id).is_some_and(|sharers| !sharers.is_empty());
-        let checked = self.due.len() == 1
-            && self.new.len() == 1
-            && !self.due[0].may_be_scaled()
-            && !self.due[0].id.takes_others_along()
-            && !shared(&self.due[0]);
         for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let carried =
@@ -152,14 +161,8 @@ impl Write {
                 false => None,
             };
             let object = carrying.as_ref().unwrap_or(object);
-            let answer = match checked {
-                true => self.member.apply_checked(object).await,
-                false => {
-                    let sharers = self.shared.get(&object.id).map(Vec::as_slice);
-                    self.member.apply(object, &self.owner, uid.as_deref(), *start, sharers).await
-                }
-            };
-            let answer = answer?;
+            let sharers = self.shared.get(&object.id).map(Vec::as_slice);
+            let answer = self.member.apply(object, &self.owner, uid.as_deref(), *start, sharers).await?;
             if carried {
                 carry::belongs_to(&self.member, object, &answer).await;
             }
