@@ -73,10 +73,12 @@ async fn app_that_outgrows_its_cluster_moves_with_the_pods_that_run(system: &Sys
     let witness = Witness::start(system, &["shop"]).await;
     // One CPU is left beside the pinned apps: room for four pods.
     scale(system, "shop", 7).await;
+    // The claim of the new copy is for seven pods from the beginning.
+    let first = eventually(PATIENCE, async || Some(claimed(system, "shop", "public-c").await).filter(|pods| *pods > 0)).await;
+    assert_eq!(first, 7);
     eventually(PATIENCE, async || (system.serves("shop").await == "public-c").then_some(())).await;
     eventually(PATIENCE, async || (system.member("public-c").ready("shop").await == 7).then_some(())).await;
-    // The claim of the new copy begins with what the old one had claimed, and follows what runs.
-    eventually(PATIENCE, async || (claimed(system, "shop", "public-c").await == 7).then_some(())).await;
+    assert_eq!(claimed(system, "shop", "public-c").await, 7);
     assert!(witness.lowest()["shop"] >= 1, "it was ready all the time");
     let plans: Value = system.client.get("/v2/plans").await.unwrap();
     let plan = plans["items"].as_array().unwrap().iter().find(|plan| plan["kind"]["relieve"] == "onprem+private-a").unwrap();

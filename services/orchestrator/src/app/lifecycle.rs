@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::actions::clusters::LabelledMembers;
 use super::basis::Basis;
 use super::controllers::{ControllerAnswer, GroupAdvice};
-use super::{App, Error, Group, GroupPath, approve, calls, claims, dependencies, everywhere, group, intent_change, logical_cloud, terms};
+use super::{App, Error, Group, GroupPath, approve, calls, dependencies, everywhere, group, intent_change, logical_cloud, terms};
+use crate::demand::following;
 use crate::environment::Statuses;
 use crate::peers::Placement;
 use crate::store::binding::{self, Binding, Role};
@@ -299,7 +300,7 @@ pub(super) async fn update_order(
             // The namespace of a running app does not change, and neither does the number of replicas that somebody else has chosen.
             let mut request = request(terms.intent.clone());
             if let Some(status) = statuses.get(old.id) {
-                request.demand = claims::following(&app.demand, &status.scaled);
+                request.demand = following(&app.demand, &status.scaled);
             }
             if app.digest != old.digest || request != old.request {
                 kept.push(update::Kept { old: old.clone(), digest: app.digest.clone(), request });

@@ -4,6 +4,7 @@
 //! observed. Invariant: an app that owns data or is tied to a node is never reported as movable.
 
 mod pod;
+mod scaled;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use drover_members::labels;
 use drover_quantity::image_name;
 use serde_json::Value;
 
+pub use scaled::following;
 pub use workload::DemandError;
 use workload::Workload;
 

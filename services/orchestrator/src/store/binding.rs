@@ -178,6 +178,30 @@ pub async fn scaled_or_resized(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResu
     Ok(rows.into_iter().map(|found| (found.row.into(), found.demand.0)).collect())
 }
 
+/// What was approved for the app of a binding.
+#[derive(FromRow)]
+pub struct ApprovedDemand {
+    pub binding: Uuid,
+    pub demand: Json<Demand>,
+    /// All copies of the app that are not gone.
+    pub copies: Vec<Uuid>,
+}
+
+/// What was approved for the apps of these bindings.
+///
+/// # Errors
+/// The query failed.
+pub async fn approved_demands(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<ApprovedDemand>> {
+    Ok(sqlx::query_as(
+        "select one.id as binding, deployment_app.demand, array_agg(copy.id order by copy.id) as copies
+        from binding one join deployment_app using (dig_id, app) join binding copy using (dig_id, app)
+        where one.id = any($1) and copy.role <> 'gone' group by one.id, deployment_app.demand",
+    )
+    .bind(ids)
+    .fetch_all(tx)
+    .await?)
+}
+
 /// Changes the request of a binding, unless an operation has changed the binding since it was read.
 ///
 /// # Errors

@@ -89,6 +89,14 @@ async fn app_that_has_grown_moves_itself_if_no_room_can_be_made_where_it_is() {
     fakes.ledger.foreign(&member("a"), 500);
     // Four pods of 200m do not fit into the 500m that are left on a, and nothing there may move but the app itself. They fit on b.
     fakes.members.scale("v", "a", Some(4));
+    // The new copy starts with as many, and has room for them from the beginning.
+    fakes.members.scale("v", "b", Some(4));
+    eventually(PATIENCE, async || {
+        let claim = fakes.ledger.all().into_iter().find(|claim| claim.member == member("b"))?;
+        assert_eq!(claim.request.demand.groups[0].replicas, 4);
+        Some(())
+    })
+    .await;
     let moved = eventually(PATIENCE, async || {
         let operations = stack.get("/v2/operations").await;
         let found = operations["items"].as_array()?.iter().find(|one| one["kind"] == "relocate" && one["state"] == "succeeded")?.clone();
@@ -97,9 +105,6 @@ async fn app_that_has_grown_moves_itself_if_no_room_can_be_made_where_it_is() {
     .await;
     assert_eq!(moves(&moved), ["v/v onprem+a->onprem+b done"], "{moved:#}");
     assert_eq!(fakes.ledger.summary(), ["v@b held"]);
-    // Where it is now, its claim follows.
-    fakes.members.scale("v", "b", Some(4));
-    eventually(PATIENCE, async || (fakes.ledger.all()[0].request.demand.groups[0].replicas == 4).then_some(())).await;
 
     // Six pods of 200m fit nowhere: it stays, and says so.
     fakes.members.scale("v", "b", Some(6));

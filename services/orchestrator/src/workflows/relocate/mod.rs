@@ -11,6 +11,7 @@ mod cut;
 mod once;
 mod prepare;
 mod replace;
+mod scaled;
 mod shift;
 mod start;
 mod stateful;
@@ -102,6 +103,9 @@ pub struct RelocateState {
 pub struct MoveProgress {
     /// The old copy.
     pub old: Binding,
+    /// What the new copy claims, if that is not what the old one has claimed: it starts with the number of pods that runs.
+    #[serde(default)]
+    request: Option<AppRequest>,
     /// Binding id of the new copy.
     pub new: Uuid,
     pub to: MemberKey,
@@ -196,7 +200,8 @@ impl MoveProgress {
 
     /// The binding of the new copy.
     fn new_copy(&self, operation: Uuid) -> Binding {
-        Binding { id: self.new, member: self.to.clone(), role: Role::Target, operation, ..self.old.clone() }
+        let request = self.request.as_ref().unwrap_or(&self.old.request).clone();
+        Binding { id: self.new, member: self.to.clone(), role: Role::Target, operation, request, ..self.old.clone() }
     }
 
     fn reach(&mut self, stage: MoveStage) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use drover_api::ledger::{LedgerChange, LedgerTransaction};
+use drover_api::ledger::{LedgerChange, LedgerReceipt, LedgerTransaction};
 use drover_api::plans::PlanAcceptance;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::room::leave_queue;
 use super::super::{now, reasons, release, wait_for_capacity};
-use super::{MoveProgress, MoveStage, Relocate, binding_id};
+use super::{MoveProgress, MoveStage, Relocate, binding_id, scaled};
 use crate::peers::PeerError;
 use crate::store::binding::{self, Role};
 use crate::store::hold;
@@ -26,10 +26,12 @@ pub(super) async fn hold_victims(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection)
     }
     let claims: Vec<Uuid> = ctx.input.moves.iter().map(|victim| victim.claim).collect();
     let rows = binding::find(&mut *tx, &claims).await?;
+    let demands = binding::approved_demands(&mut *tx, &claims).await?;
     let (mut moves, mut changed) = (Vec::new(), Vec::new());
     for victim in &ctx.input.moves {
         match rows.iter().find(|row| row.id == victim.claim && row.role == Role::Current && row.member == victim.from) {
             Some(old) => moves.push(MoveProgress {
+                request: scaled::request(&ctx.environment.statuses, &demands, old, &victim.to),
                 new: binding_id(ctx.id, &format!("{}/{}", old.dig.id, old.app), &victim.to),
                 old: old.clone(),
                 to: victim.to.clone(),
@@ -68,13 +70,40 @@ pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
 
 pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     ctx.progress("claiming room at the destinations");
+    let mut claimed = transact(ctx, "claim").await?;
+    // A plan is for what was claimed when it was made. Where no more fits, that is what it was made for; the claim follows later, as that of
+    // every app that grows. Tried again after a kill, the first transaction finds the claims of the second, and is refused once more.
+    if claimed.as_ref().is_err_and(is_refused) && ctx.state.moves.iter().any(|moving| moving.request.is_some()) {
+        ctx.state.moves.iter_mut().for_each(|moving| moving.request = None);
+        claimed = transact(ctx, "claim/as_planned").await?;
+    }
+    match claimed {
+        Ok(receipt) => {
+            end_turn(ctx, Some(receipt.seq)).await?;
+            Ok(Outcome::next())
+        }
+        Err(error) if is_refused(&error) => Err(changed(&error)),
+        Err(error) => {
+            // This may take long; others need not wait for it.
+            end_turn(ctx, None).await?;
+            wait_for_capacity(ctx, error)
+        }
+    }
+}
+
+fn is_refused(error: &PeerError) -> bool {
+    error.code() == Some("ledger_conflict")
+}
+
+/// The transaction that makes all claims.
+async fn transact(ctx: &Ctx<Relocate>, name: &str) -> Result<Result<LedgerReceipt, PeerError>, StepError> {
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let mut changes: Vec<_> =
         ctx.state.moves.iter().map(|moving| LedgerChange::Leave { claim: moving.old.id, member: moving.old.member.clone() }).collect();
     changes.extend(ctx.state.moves.iter().map(|moving| LedgerChange::Take {
         claim: moving.new,
         dig: moving.old.dig.clone(),
-        request: Arc::new(moving.old.request.clone()),
+        request: Arc::new(moving.new_copy(ctx.id).request),
         member: moving.to.clone(),
         state: Some(drover_api::scheduling::ClaimState::Held),
     }));
@@ -88,18 +117,7 @@ pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
         changes.push(LedgerChange::Take { claim, dig: newcomer.dig.clone(), request: Arc::new(request.clone()), member, state: None });
     }
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
-    match ctx.environment.services.placement.transact(ctx.derived_id("claim"), &transaction).await {
-        Ok(receipt) => {
-            end_turn(ctx, Some(receipt.seq)).await?;
-            Ok(Outcome::next())
-        }
-        Err(error) if error.code() == Some("ledger_conflict") => Err(changed(&error)),
-        Err(error) => {
-            // This may take long; others need not wait for it.
-            end_turn(ctx, None).await?;
-            wait_for_capacity(ctx, error)
-        }
-    }
+    Ok(ctx.environment.services.placement.transact(ctx.derived_id(name), &transaction).await)
 }
 
 /// The next newcomer may plan.

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use drover_api::plans::PlanSubject;
 use drover_api::scheduling::StatefulPods;
-use drover_orchestrator::store::deployment::DeploymentState;
+use drover_orchestrator::store::binding;
+use drover_orchestrator::store::deployment::{self, ApprovedApp, DeploymentState};
 use drover_orchestrator::workflows::{Relocate, relocate};
 use drover_workflow::WorkflowView;
 use uuid::Uuid;
@@ -156,6 +157,67 @@ impl WorkflowCase for Replacement {
         let Moves { base, victim, newcomer, .. } = &self.0;
         base.expect(&[victim, newcomer], &["v@a held"], &["v@a current"], &["v@a"]).await
     }
+}
+
+/// The victim has claimed one pod of 200, and somebody else has scaled it to three. They fit on `b`, or only one does there.
+struct Scaled<const FITS: bool>(Moves);
+
+#[async_trait]
+impl<const FITS: bool> WorkflowCase for Scaled<FITS> {
+    type Workflow = Relocate;
+
+    async fn fresh() -> Self {
+        let base = Base::fresh().await;
+        let victim = base.group("victim", DeploymentState::Instantiated).await;
+        let newcomer = base.group("newcomer", DeploymentState::Approved).await;
+        let asks = request("v", 200, &["a", "b", "c", "d"]);
+        let old = base.serving(&victim, asks.clone(), "a").await;
+        let approved = ApprovedApp { app: "v".into(), digest: old.digest.clone(), namespace: old.namespace.clone(), demand: asks.demand };
+        let mut tx = base.environment.store.begin().await.unwrap();
+        deployment::approve_apps(&mut tx, victim.id, &[approved]).await.unwrap();
+        tx.commit().await.unwrap();
+        base.fakes.members.scale("v", "a", Some(3));
+        for status in base.fakes.members.statuses() {
+            base.environment.statuses.set(status.id, Some(status));
+        }
+        if !FITS {
+            base.fakes.ledger.foreign(&member("b"), 600);
+        }
+        let plan = base.fakes.plans.propose(PlanSubject::Newcomer(newcomer.clone()), plan_to_b(&old, "n"));
+        Self(Moves { base, victim, newcomer, old, plan })
+    }
+    fn base(&self) -> &Base {
+        &self.0.base
+    }
+    fn input(&self) -> relocate::Order {
+        Relocation::order(&self.0)
+    }
+    async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
+        let Moves { base, victim, newcomer, .. } = &self.0;
+        base.expect(&[victim, newcomer], &["n@a held", "v@b held"], &["v@b current"], &["v@b"]).await?;
+        let mut tx = base.environment.store.begin().await.unwrap();
+        let row = binding::of_dig(&mut tx, victim.id).await.unwrap().into_iter().find(|row| row.member == member("b")).unwrap();
+        let (claim, wanted) = (claim_of(base, "v")?, if FITS { 3 } else { 1 });
+        let claimed = claim.request.demand.groups[0].replicas;
+        if claimed != wanted || *claim.request != row.request {
+            return Err(format!("room for {claimed} pods is claimed, should be {wanted}; its row has {:?}", row.request));
+        }
+        Ok(())
+    }
+    async fn check_undone(&self) -> Result<(), String> {
+        let Moves { base, victim, newcomer, .. } = &self.0;
+        base.expect(&[victim, newcomer], &["v@a held"], &["v@a current"], &["v@a"]).await?;
+        let claimed = claim_of(base, "v")?.request.demand.groups[0].replicas;
+        if claimed == 1 { Ok(()) } else { Err(format!("the old copy claims {claimed} pods")) }
+    }
+}
+
+mod scaled {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Scaled<true>>);
+}
+
+mod scaled_beyond_the_destination {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Scaled<false>>);
 }
 
 mod replacement {
