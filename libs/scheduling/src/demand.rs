@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::{Amounts, Reachability, StatefulPods};
 
@@ -32,6 +33,10 @@ pub struct Demand {
     /// Those of its Services that have a way in from outside the member, with the ways.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "open_services")]
     pub open_services: BTreeMap<String, Vec<Reachability>>,
+    /// These are additional pods of the copy with this claim, on the member of that: somebody else has scaled it. What runs of it beyond its
+    /// claim is a part of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grows: Option<Uuid>,
     /// Container images without duplicates, under the name that nodes report (`drover_quantity::image_name`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,

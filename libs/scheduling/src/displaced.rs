@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use crate::fit::Free;
 use crate::matching::admits;
-use crate::usage::{Remaining, usage};
+use crate::usage::{Remaining, counts_as, usage};
 use crate::{Amounts, Claim, ClaimState, Observed, PodGroup};
 
-/// The amounts of a claim by node index.
-type Counted = Vec<(usize, Amounts)>;
+/// The amounts of a claim by node index, each with the state in which it counts.
+type Counted = Vec<(ClaimState, usize, Amounts)>;
 
 /// Claims that count on other nodes than their witness says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl Displaced {
         for claim in claims {
             usage(free.nodes, claim, observed(claim), |node, amounts, times, seen| {
                 if seen {
-                    counted.entry(claim.id).or_default().push((node, amounts.times(times)));
+                    counted.entry(claim.id).or_default().push((counts_as(claim, seen), node, amounts.times(times)));
                 } else {
                     left.add(claim.state, node, amounts, times);
                     unseen.extend(pods(claim, node, amounts, times));
@@ -61,7 +61,7 @@ impl Displaced {
             match pod.has_room(&left, pod.node) {
                 true => {
                     left.add(pod.claim.state, pod.node, &pod.requests, -1);
-                    counted.entry(pod.claim.id).or_default().push((pod.node, pod.requests));
+                    counted.entry(pod.claim.id).or_default().push((pod.claim.state, pod.node, pod.requests));
                 }
                 false => homeless.push(pod),
             }
@@ -75,7 +75,7 @@ impl Displaced {
             let elsewhere = (0..free.nodes.len()).find(takes);
             let node = elsewhere.unwrap_or(pod.node);
             left.add(pod.claim.state, node, &pod.requests, -1);
-            counted.entry(pod.claim.id).or_default().push((node, pod.requests.clone()));
+            counted.entry(pod.claim.id).or_default().push((pod.claim.state, node, pod.requests.clone()));
             if elsewhere.is_some() {
                 displaced.0.insert(pod.claim.id, Counted::new());
             }

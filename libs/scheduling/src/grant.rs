@@ -54,7 +54,7 @@ pub(crate) fn grant(room: &MemberRoom, mut pending: Vec<Pending>) -> Result<Vec<
 /// Frees (`sign` 1) or takes (-1) the room that the claim counts before the transaction.
 fn count_old(left: &mut Remaining, room: &MemberRoom, one: &Pending, sign: i64) {
     let Some(claim) = &one.old else { return };
-    room.usage(claim, |n, amounts, times| left.add(claim.state, n, amounts, sign * times));
+    room.usage(claim, |state, n, amounts, times| left.add(state, n, amounts, sign * times));
 }
 
 /// Sets the state of claims with [`Purpose::TakeWhatFits`]: held if they fit now beside all others, else promised.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::growing::copy_of;
 use crate::{Capacity, Claim, Fleet, FleetMember, Interner, MemberKey, MemberRoom};
 
 /// Members, their room and their claims.
@@ -112,6 +113,11 @@ impl Ledger {
         self.rooms.entry(key.clone()).or_insert_with(|| MemberRoom::new(key.clone()))
     }
 
+    /// Replaces the room of a member.
+    pub(crate) fn set_room(&mut self, room: MemberRoom) {
+        self.rooms.insert(room.key.clone(), room);
+    }
+
     /// The room of a member.
     pub fn room(&self, key: &MemberKey) -> Option<&MemberRoom> {
         self.rooms.get(key)
@@ -193,15 +199,17 @@ impl Ledger {
             }
         }
         for touched in [old.clone(), self.claims.get(&id).cloned()].into_iter().flatten() {
-            self.settle(&touched.member);
+            self.settle(&touched);
         }
         old
     }
 
-    /// Recounts a member with over-committed nodes, where the amounts of a claim depend on the other claims.
-    fn settle(&mut self, member: &MemberKey) {
-        if let Some(room) = self.rooms.get_mut(member).filter(|room| room.is_strained()) {
-            let ids = self.by_member.get(member);
+    /// Recounts the member of a changed claim where the amounts of a claim depend on the other claims: with over-committed nodes, and where
+    /// a copy grows.
+    fn settle(&mut self, changed: &Claim) {
+        let depends = |room: &&mut MemberRoom| room.is_strained() || room.is_growing() || copy_of(changed).is_some();
+        if let Some(room) = self.rooms.get_mut(&changed.member).filter(depends) {
+            let ids = self.by_member.get(&changed.member);
             room.recount(ids.into_iter().flatten().filter_map(|id| self.claims.get(id)));
         }
     }

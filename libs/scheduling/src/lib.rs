@@ -27,6 +27,7 @@ mod fit;
 mod fleet;
 mod grant;
 pub mod groups;
+mod growing;
 mod identity;
 mod images;
 mod interner;

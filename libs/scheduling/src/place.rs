@@ -30,10 +30,12 @@ pub fn binding_id(decision: Uuid, app: &str, member: &MemberKey) -> Uuid {
 impl Ledger {
     /// Decides where the apps of `request` go, without a change. [`Ledger::apply_decision`] makes the claims.
     pub fn decide(&self, id: Uuid, request: &DecisionRequest) -> Decision {
-        let slots = Slot::of(self, request.dig.id, &request.apps, request.overflow, &request.refused);
+        let grown = self.for_growth(request.apps.iter());
+        let ledger = grown.as_ref().unwrap_or(self);
+        let slots = Slot::of(ledger, request.dig.id, &request.apps, request.overflow, &request.refused);
         let without: Vec<usize> = (0..request.apps.len()).filter(|app| slots.iter().all(|s| s.app != *app)).collect();
         let requested: Vec<&str> = request.apps.iter().map(|app| app.app.as_str()).collect();
-        let together = CallPlacement::of(self, &request.dig, &requested, &slots);
+        let together = CallPlacement::of(ledger, &request.dig, &requested, &slots);
         let chosen = together.as_ref().and_then(CallPlacement::choose);
         let by_calls = chosen.map(|chosen| (walk(&slots, Some(&chosen.homes)), chosen.story));
         let by_calls = by_calls.filter(|(walk, _)| walk.outcome == Outcome::Placed);

@@ -7,15 +7,21 @@
 //! Observed pods of a claim count on the nodes where they are observed; amounts that it claims beyond them count on its assumed nodes.
 //! So a claim counts in total, and on each node, the larger of the claimed and the observed amounts.
 //!
+//! While room is made for additional pods of a copy (`growing.rs`), its observed pods are divided between its claim and theirs. Observed pods
+//! count now whatever the state of their claim.
+//!
 //! The member's scheduler may have filled an assumed node with pods of others. Pods that are not observed yet then count on another
 //! node (`displaced.rs`), since otherwise the room where they will run would be given away twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::displaced::Displaced;
 use crate::fit::Free;
-use crate::usage::{Remaining, find, usage};
+use crate::growing::{copy_of, divided};
+use crate::usage::{Remaining, counts_as, find, usage};
 use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, Node, Observed};
 
 /// A member and its room.
@@ -32,6 +38,10 @@ pub struct MemberRoom {
     remaining: Remaining,
     /// Claims that count on other nodes because their assumed nodes are full.
     displaced: Displaced,
+    /// Observations that are divided between the claim of a copy and that of its additional pods.
+    divided: BTreeMap<Uuid, Observed>,
+    /// Some claim here is for additional pods of a copy.
+    growing: bool,
     /// How many bindings without a claim here have pods.
     leftovers: usize,
     /// Some node is over-committed.
@@ -116,9 +126,17 @@ impl MemberRoom {
         self.overdrawn || !self.displaced.is_empty()
     }
 
+    /// Whether some claim here is for additional pods of a copy: then, too, each change needs a recount.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.growing
+    }
+
     /// Recounts `claims`, which are all claims of this member.
     pub(crate) fn recount<'c>(&mut self, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
         self.displaced = Displaced::default();
+        self.growing = claims.clone().any(|claim| copy_of(claim).is_some());
+        let growing = self.capacity.as_ref().filter(|_| self.growing);
+        self.divided = growing.map(|capacity| divided(capacity, claims.clone())).unwrap_or_default();
         self.count_all(claims.clone());
         if self.overdrawn {
             self.displaced = Displaced::of(self.free(), |claim| self.observed(claim), claims.clone());
@@ -170,21 +188,24 @@ impl MemberRoom {
 
     fn count(&mut self, claim: &Claim, sign: i64) {
         let mut remaining = std::mem::take(&mut self.remaining);
-        self.usage(claim, |n, amounts, times| remaining.add(claim.state, n, amounts, sign * times));
+        self.usage(claim, |state, n, amounts, times| remaining.add(state, n, amounts, sign * times));
         self.remaining = remaining;
     }
 
-    /// Calls `each` with the amounts that a claim of this member counts on each node, as (node, amounts, times).
-    pub(crate) fn usage(&self, claim: &Claim, mut each: impl FnMut(usize, &Amounts, i64)) {
+    /// Calls `each` with the amounts that a claim of this member counts on each node, as (state, node, amounts, times).
+    pub(crate) fn usage(&self, claim: &Claim, mut each: impl FnMut(ClaimState, usize, &Amounts, i64)) {
         match self.displaced.get(claim) {
-            Some(counted) => counted.iter().for_each(|(n, amounts)| each(*n, amounts, 1)),
-            None => usage(&self.nodes, claim, self.observed(claim), |n, amounts, times, _| each(n, amounts, times)),
+            Some(counted) => counted.iter().for_each(|(state, n, amounts)| each(*state, *n, amounts, 1)),
+            None => {
+                let each = |n, amounts: &Amounts, times, observed| each(counts_as(claim, observed), n, amounts, times);
+                usage(&self.nodes, claim, self.observed(claim), each);
+            }
         }
     }
 
     /// The observation of a claim.
     pub(crate) fn observed(&self, claim: &Claim) -> Option<&Observed> {
-        self.capacity.as_ref()?.observed.get(&claim.id)
+        self.divided.get(&claim.id).or_else(|| self.capacity.as_ref()?.observed.get(&claim.id))
     }
 
     fn count_leftover(&mut self, observed: &Observed, sign: i64) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::grant::{Pending, Purpose, grant};
+use crate::growing::copy_of;
 use crate::permits::{member_refusal, missing_place};
 use crate::resize::{Resized, resize};
 use crate::{
@@ -73,7 +74,10 @@ impl Ledger {
                 differences.extend(pending.iter().map(unheard));
                 continue;
             }
-            match grant(room, pending) {
+            // Of the pods of a copy that grows some run already; the others need room beside these.
+            let copy = pending.iter().filter(|one| one.old.is_none()).find_map(|one| self.claim(&copy_of(&one.claim)?));
+            let grown = copy.and_then(|copy| self.room_for_growth(copy));
+            match grant(grown.as_ref().unwrap_or(room), pending) {
                 Ok(claims) => {
                     for claim in claims {
                         self.put(undo, claim.id, Some(Arc::new(claim)));

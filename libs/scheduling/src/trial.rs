@@ -190,7 +190,7 @@ impl<'a> Trial<'a> {
             return;
         }
         let touched = self.touch(room);
-        room.usage(claim, |n, amounts, times| {
+        room.usage(claim, |_, n, amounts, times| {
             touched.base.later[n].add(amounts, sign * times);
             touched.current.later[n].add(amounts, sign * times);
             touched.added.add(amounts, -sign * times);

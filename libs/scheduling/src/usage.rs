@@ -33,6 +33,11 @@ impl Remaining {
     }
 }
 
+/// How a part of a claim counts. Pods that are observed are there now, also those of a copy that grows into room that is only promised.
+pub(crate) fn counts_as(claim: &Claim, observed: bool) -> ClaimState {
+    if observed && claim.state == ClaimState::Promised { ClaimState::Held } else { claim.state }
+}
+
 /// Index of a node by name.
 pub(crate) fn find(nodes: &[Node], name: &str) -> Option<usize> {
     nodes.binary_search_by(|n| n.name.as_str().cmp(name)).ok()

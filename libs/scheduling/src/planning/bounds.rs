@@ -88,7 +88,7 @@ fn free(nodes: &[Amounts]) -> Amounts {
 
 fn freed(m: &Movable<'_>) -> Amounts {
     let mut sum = Amounts::default();
-    m.room.usage(m.claim, |_, amounts, times| sum.add(amounts, times));
+    m.room.usage(m.claim, |_, _, amounts, times| sum.add(amounts, times));
     sum
 }
 

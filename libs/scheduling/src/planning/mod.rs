@@ -49,7 +49,8 @@ pub fn plan(ledger: &Ledger, request: &PlanRequest) -> PlanResult {
 pub fn plan_within(ledger: &Ledger, request: &PlanRequest, meter: &mut dyn WorkMeter) -> PlanResult {
     let grown = match &request.kind {
         PlanKind::Relieve { claims, demand: Some(demand), .. } => Some(relieve::with_demand(ledger, claims, demand)),
-        PlanKind::Relieve { .. } | PlanKind::Newcomer { .. } | PlanKind::Drain { .. } => None,
+        PlanKind::Newcomer { apps, .. } => ledger.for_growth(apps.iter()),
+        PlanKind::Relieve { .. } | PlanKind::Drain { .. } => None,
     };
     let ledger = grown.as_ref().unwrap_or(ledger);
     let mut context =

@@ -86,7 +86,9 @@ fn claim_id(name: u8) -> uuid::Uuid {
 fn wanted(name: u8, pods: u32, cpu: i64) -> AppRequest {
     let mut group = group(pods, cpu);
     group.surge = 1;
-    app(&format!("app{name}"), Demand { groups: vec![group], ..Demand::default() }, any_of(&MEMBERS))
+    // The pods of the last one are additional pods of the first one.
+    let grows = (name == 5).then(|| claim_id(0));
+    app(&format!("app{name}"), Demand { groups: vec![group], grows, ..Demand::default() }, any_of(&MEMBERS))
 }
 
 fn change(small: &Small) -> LedgerChange {

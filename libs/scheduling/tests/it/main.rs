@@ -7,6 +7,7 @@ mod calling_plans;
 mod displaced;
 mod exhaustive;
 mod fitting;
+mod growing;
 mod instance;
 mod learned;
 mod learned_plain;

@@ -1,7 +1,8 @@
 //! Growth of an app beyond the room of its copy: somebody else has scaled a workload, and its claim cannot follow. The additional pods are a
 //! newcomer like any other, which may go only where the copy is: a decision, else a plan and the moves that it needs.
 //!
-//! The room is claimed under ids of its own while it is made. In one ledger transaction these claims are then released and the claim of the
+//! The room is claimed under ids of its own while it is made. Pods that start in it meanwhile, or ran before without being claimed, are a part
+//! of that claim ([`Demand::grows`]). In one ledger transaction these claims are then released and the claim of the
 //! copy grows. Nothing in a member is changed but by the moves: the pods are there already and wait for nodes.
 
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Order {
             calls: None,
             ..request.terms.clone()
         };
-        let demand = additional(&copy.request.demand, &request.demand);
+        let demand = Demand { grows: Some(copy.id), ..additional(&copy.request.demand, &request.demand) };
         let additional = Delivery {
             request: AppRequest { app: copy.app.clone(), demand, terms },
             digest: copy.digest.clone(),

@@ -83,6 +83,33 @@ async fn growth_makes_room_and_says_when_none_can_be_made() {
 }
 
 #[tokio::test]
+async fn growth_moves_no_more_apps_than_its_pods_need_of_which_some_run_already() {
+    let (fakes, stack) = contention::stack().await;
+    for name in ["v0", "v1", "v2"] {
+        victim(&fakes, &stack, name, "200m", &["a", "b"]).await;
+    }
+    let web = approved(&stack, "web", "200m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{web}/instantiate")).await, "succeeded");
+    let claim = || fakes.ledger.all().into_iter().find(|claim| claim.request.app == "web" && claim.request.demand.grows.is_none()).unwrap();
+
+    // Three pods of 200m need 200m more than is free. The second one has started in the room that was free before it is claimed, and the
+    // third one starts as soon as v0 has left.
+    fakes.ledger.observe(&member("a"), claim().id, 2, 200);
+    fakes.members.scale("web", "a", Some(3));
+    eventually(PATIENCE, async || (fakes.ledger.summary()[0] == "v0@b held").then_some(())).await;
+    fakes.ledger.observe(&member("a"), claim().id, 3, 200);
+    eventually(PATIENCE, async || (claim().request.demand.groups[0].replicas == 3).then_some(())).await;
+    let grown = eventually(PATIENCE, async || {
+        let operations = stack.get("/v2/operations").await;
+        let found = operations["items"].as_array()?.iter().find(|one| one["kind"] == "grow" && one["state"] == "succeeded")?.clone();
+        Some(stack.get(&format!("/v2/operations/{}", found["id"].as_str()?)).await)
+    })
+    .await;
+    assert_eq!(moves(&grown), ["v0/v0 onprem+a->onprem+b done"], "{grown:#}");
+    assert_eq!(fakes.ledger.summary(), ["v0@b held", "v1@a held", "v2@a held", "web@a held"]);
+}
+
+#[tokio::test]
 async fn app_that_has_grown_moves_itself_if_no_room_can_be_made_where_it_is() {
     let (fakes, stack) = contention::stack().await;
     victim(&fakes, &stack, "v", "200m", &["a", "b"]).await;

@@ -87,6 +87,16 @@ impl FakeLedger {
         self.0.lock().unwrap().foreign(key, cpu);
     }
 
+    /// So many pods of this size (CPU in millicores) run on a member's node for a binding.
+    pub fn observe(&self, key: &MemberKey, binding: Uuid, pods: i64, cpu: i64) {
+        let mut inner = self.0.lock().unwrap();
+        let mut capacity = Capacity::clone(inner.ledger.room(key).unwrap().capacity.as_ref().unwrap());
+        let node = capacity.nodes[0].name.clone();
+        let requests = BTreeMap::from([(node, Amounts::pod(cpu, 0).times(pods))]).into();
+        capacity.observed.insert(binding, Observed { requests, ..Observed::default() });
+        inner.ledger.set_capacity(key, Some(Arc::new(capacity)));
+    }
+
     /// Pods of an app that has left still use this much CPU (millicores) of a member's node; 0: no longer.
     pub fn leftover(&self, key: &MemberKey, cpu: i64) {
         let mut inner = self.0.lock().unwrap();
