@@ -56,6 +56,15 @@ async fn operations_survive_a_kill_of_the_service_that_owns_the_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: growth begins only when the next pass of a task finds it"]
+async fn growth_survives_a_kill_of_the_service_that_owns_the_step() {
+    let began = Instant::now();
+    let outcomes = run(Stage::simulated(SLOTS).await, Journey::through_steps(case::growth())).await;
+    matrix::accept(&outcomes, "growth");
+    matrix::conclude(&outcomes, began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "long: every service and Postgres at every point"]
 async fn operations_survive_a_kill_of_any_process_at_any_point() {
     let began = Instant::now();

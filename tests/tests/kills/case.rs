@@ -45,6 +45,8 @@ pub enum Job {
     Grow,
     /// Update a group in place: its new pods fit only after another app has moved away.
     Surge,
+    /// Somebody else scales an app, for which another app must be moved. Nobody asks for this operation.
+    Scale,
     /// Update a group: the app that it adds is refused by the first member and goes to another one.
     Detour,
     /// Terminate a group.
@@ -60,6 +62,7 @@ impl Job {
             ("update", "plan_surge" | "make_surge_room") => Self::Surge,
             ("update", "replan_added") => Self::Detour,
             ("update", _) => Self::Update,
+            ("grow", _) => Self::Scale,
             ("terminate", _) => Self::Terminate,
             (other, _) => panic!("no job of the kill tests runs the workflow {other}; add one"),
         }
@@ -119,12 +122,19 @@ pub fn all() -> Vec<Case> {
 }
 
 /// A selection for `make test`: each failpoint with a kill of the service that owns the step, and those of `relocate` also with a kill of the
-/// orchestrator.
+/// orchestrator. Of growth, which begins only when the next pass of a task finds it, only the way forward; [`growth`] has the rest.
 pub fn short() -> Vec<Case> {
-    let owned = points().into_iter().map(|(case, owner)| Case { fault: Fault::Killed(owner), ..case });
+    let soon = |(case, _): &(Case, _)| case.job != Job::Scale || case.turn.is_none();
+    let owned = points().into_iter().filter(soon).map(|(case, owner)| Case { fault: Fault::Killed(owner), ..case });
     let relocate = points().into_iter().filter(|(case, _)| case.row.kind == "relocate");
     let with_orchestrator = relocate.filter(|(_, owner)| *owner != ORCHESTRATOR).map(|(case, _)| case);
     owned.chain(with_orchestrator.map(|case| Case { fault: Fault::Killed(ORCHESTRATOR), ..case })).collect()
+}
+
+/// Each failpoint of growth with a kill of the service that owns the step.
+pub fn growth() -> Vec<Case> {
+    let of_growth = points().into_iter().filter(|(case, _)| case.job == Job::Scale);
+    of_growth.map(|(case, owner)| Case { fault: Fault::Killed(owner), ..case }).collect()
 }
 
 /// The cases of moves that nothing else is waiting for: each of these services is killed at each failpoint of a move that succeeds and of one that
@@ -198,6 +208,7 @@ fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'stat
     let way = match job {
         Job::MakeRoom => "instantiate",
         Job::Update | Job::Grow | Job::Surge | Job::Detour => "update",
+        Job::Scale => "grow",
         Job::Terminate => "terminate",
     };
     let row = Row { kind: service.into(), step: step.into(), way: way.into() };

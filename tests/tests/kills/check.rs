@@ -71,6 +71,13 @@ async fn holds(stage: &Stage, slot: usize, job: Job, state: SlotState) -> Result
     if let Some(claim) = claims.iter().find(|claim| claim.state != ClaimState::Held || claim.surging) {
         return Err(format!("the claim of {} on {} is {:?}, surging: {}", claim.request.app, claim.member, claim.state, claim.surging));
     }
+    let more = claims.iter().find(|claim| {
+        let pods: u32 = claim.request.demand.groups.iter().map(|group| group.replicas).sum();
+        pods as usize != slot.replicas(&claim.request.app, state)
+    });
+    if let Some(claim) = more {
+        return Err(format!("the claim of {} on {} is for {:?}", claim.request.app, claim.member, claim.request.demand.groups));
+    }
     same("claims", claims.iter().map(|claim| (claim.request.app.clone(), claim.member.0.clone())), &wanted)?;
 
     let bindings = "select app, member, role from drover_orchestrator.binding where project = $1 and role <> 'gone'";
@@ -89,13 +96,19 @@ async fn holds(stage: &Stage, slot: usize, job: Job, state: SlotState) -> Result
 
     let revisions: BTreeMap<String, u32> = slot.revisions(state).into();
     for member in slot.scene(job) {
-        objects(member, &wanted, &revisions, slot).await?;
+        objects(member, &wanted, &revisions, slot, state).await?;
     }
     Ok(())
 }
 
 /// Checks that the member has exactly these apps, that all their pods are ready and of these revisions, and that no pod is being deleted.
-async fn objects(member: &Member, wanted: &Running, revisions: &BTreeMap<String, u32>, slot: &Slot) -> Result<(), String> {
+async fn objects(
+    member: &Member,
+    wanted: &Running,
+    revisions: &BTreeMap<String, u32>,
+    slot: &Slot,
+    state: SlotState,
+) -> Result<(), String> {
     let all = ListParams::default();
     let deployments = member.deployments().list(&all).await.map_err(|error| error.to_string())?;
     let names = deployments.items.into_iter().filter_map(|deployment| deployment.metadata.name);
@@ -116,7 +129,7 @@ async fn objects(member: &Member, wanted: &Running, revisions: &BTreeMap<String,
             && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
     let (ready, all) = (ready.count(), pods.len());
-    let due: usize = here.iter().map(|(app, _)| slot.replicas(app)).sum();
+    let due: usize = here.iter().map(|(app, _)| slot.replicas(app, state)).sum();
     if ready != due || all != due {
         return Err(format!("{} has {all} pods, {ready} of them ready, and should have {due}", member.name));
     }

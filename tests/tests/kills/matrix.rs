@@ -1,4 +1,5 @@
-//! The results as a table, printed at the end of a run and written to docs/operations/failure-modes.md.
+//! The results as a table, printed at the end of a run and written to docs/operations/failure-modes.md. Rows of which a run has no case stay as
+//! they are there.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,12 +21,19 @@ pub fn table(outcomes: &[Outcome]) -> String {
         let (held, all) = cells.entry((case.row.clone(), case.fault)).or_default();
         (*held, *all) = (*held + usize::from(result.is_ok()), *all + 1);
     }
-    let faults = Fault::all();
+    let (faults, page) = (Fault::all(), page_text());
+    let described = described(&page);
     let head: Vec<String> =
         ["workflow or service", "step or place", "way"].map(str::to_owned).into_iter().chain(faults.iter().map(Fault::to_string)).collect();
     let mut lines = vec![line(&head), line(&vec!["---".to_owned(); head.len()])];
     for row in rows() {
         let name = [row.kind.clone(), row.step.clone(), row.way.clone()];
+        let known = cells.keys().any(|(of, _)| *of == row);
+        let before = line(&name).trim_end_matches('|').to_owned();
+        if let Some(before) = described.iter().find(|line| !known && line.starts_with(&before)) {
+            lines.push((*before).to_owned());
+            continue;
+        }
         let held =
             faults.iter().map(|fault| cells.get(&(row.clone(), *fault)).map_or(String::new(), |(held, all)| format!("{held}/{all}")));
         lines.push(line(&name.into_iter().chain(held).collect::<Vec<_>>()));
@@ -58,7 +66,7 @@ pub fn conclude(outcomes: &[Outcome], took: std::time::Duration) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Writes the matrix into the documentation if `DROVER_ACCEPT` (`short` or `long`) names this run.
+/// Writes the matrix into the documentation if `DROVER_ACCEPT` (`short`, `long` or `growth`) names this run.
 pub fn accept(outcomes: &[Outcome], run: &str) {
     if std::env::var("DROVER_ACCEPT").is_ok_and(|wanted| wanted == run) {
         let (text, [head, tail]) = (table(outcomes), around());
@@ -68,8 +76,8 @@ pub fn accept(outcomes: &[Outcome], run: &str) {
 
 /// Checks that the documentation has the same rows as the code.
 pub fn documented() {
-    let text = std::fs::read_to_string(page()).expect("the page is part of the repository");
-    let described: Vec<&str> = text.split(BEGIN).nth(1).unwrap_or_default().lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    let text = page_text();
+    let described = described(&text);
     let stale = "docs/operations/failure-modes.md differs from the code; run DROVER_ACCEPT=long make test-long";
     for (row, at) in rows().into_iter().zip(0..) {
         let wanted = format!("| {} | {} | {} |", row.kind, row.step, row.way);
@@ -77,9 +85,18 @@ pub fn documented() {
     }
 }
 
+/// The rows of the matrix in the text of the page.
+fn described(text: &str) -> Vec<&str> {
+    text.split(BEGIN).nth(1).unwrap_or_default().lines().filter(|line| line.starts_with("| ")).skip(2).collect()
+}
+
+fn page_text() -> String {
+    std::fs::read_to_string(page()).expect("the page is part of the repository")
+}
+
 /// The text before and after the matrix.
 fn around() -> [String; 2] {
-    let text = std::fs::read_to_string(page()).expect("the page is part of the repository");
+    let text = page_text();
     let (head, rest) = text.split_once(BEGIN).expect("the page has the place for it");
     let (_, tail) = rest.split_once(END).expect("the page has its end");
     [head.to_owned(), tail.to_owned()]

@@ -218,9 +218,12 @@ async fn begin(stage: &Stage, arms: &ArmedFailpoints<'_>, journey: &Journey) -> 
         Some(Turn::Cancelled(at)) => arms.set(case.process, &[(&named(stage, slot, case, at), "pause")]),
         Some(Turn::Failed(at)) => arms.set(case.process, &[(&named(stage, slot, case, at), "fatal"), (&point, "pause")]),
     }
-    let id = operation_id(&stage.client, Method::POST, &format!("{}/{verb}", group.path()))
-        .await
-        .map_err(|error| format!("{verb} is refused: {error:#}"))?;
+    let id = match case.job {
+        Job::Scale => stage.scaled(slot).await?,
+        _ => operation_id(&stage.client, Method::POST, &format!("{}/{verb}", group.path()))
+            .await
+            .map_err(|error| format!("{verb} is refused: {error:#}"))?,
+    };
     if let Some(Turn::Cancelled(at)) = &case.turn {
         let at = named(stage, slot, case, at);
         arms.until_paused(case.process, &at).await?;
@@ -317,6 +320,10 @@ async fn end(stage: &Stage, journey: &Journey, begun: Begun) -> Result<(SlotStat
         return Err(format!("the operation should have the state {wanted:?} and no leftovers: {operation:?}"));
     }
     let scene = &stage.slots[slot];
+    if case.job == Job::Scale && undone {
+        // Otherwise Drover tries again by itself.
+        scene.scale(scene.x, 0).await.map_err(|error| format!("it cannot be scaled back: {error:#}"))?;
+    }
     let before = scene.running(case.job, scene.now());
     let state = check::settled(stage, slot, case.job, &scene.outcomes(case.job, undone)).await?;
     let (after, now) = (check::created(stage, slot, case.job), scene.running(case.job, state));

@@ -4,22 +4,25 @@
 //! ```text
 //! a, b   each has room for one copy: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is;
 //!        `y` comes as a group of its own, or in an update that replaces `little`, an app that requests nothing;
-//!        `sa` runs on a and `sb` on b, beside x, but not with one pod more: x moves also when the one beside it is updated
+//!        `sa` runs on a and `sb` on b, beside x, but not with one pod more: x moves also when the one beside it is updated, or scaled by
+//!        somebody else
 //! d      `keep`, and either `odd` or `even`: each update changes the first and replaces the second; where a Service of somebody else has the name of
 //!        the second one, that goes to a or b
 //! ```
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use drover::hub::Client;
+use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::OperationState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::{Member, succeeded};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
-use kube::api::PostParams;
-use serde_json::json;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 
 use super::case::Job;
 
@@ -34,6 +37,9 @@ const BESIDE_MI: u32 = 1950;
 
 /// The apps that run beside x, on `a` and on `b`.
 const BESIDE: [&str; 2] = ["sa", "sb"];
+
+/// How long claims may take to follow what runs. It only guards against hanging.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(120);
 
 /// The size of the copies of `x` and `y`: one of them fills a member.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +73,8 @@ pub struct Slot {
     beside_documents: [u32; 2],
     /// The revisions of `sa` and `sb` that run.
     pub beside: [u32; 2],
+    /// The member on which the app beside x, if that is there, has one pod more.
+    scaled: Option<usize>,
 }
 
 impl Slot {
@@ -86,6 +94,7 @@ impl Slot {
             detour: false,
             beside_documents: [1, 1],
             beside: [1, 1],
+            scaled: None,
         };
         succeeded(&slot.group_x().deploy(client).await.unwrap());
         slot.x = usize::from(slot.members[1].deployed().await.contains(&slot.named("x")));
@@ -177,6 +186,7 @@ impl Slot {
             Job::Update | Job::Detour => (self.group_u(), "update"),
             Job::Grow => (self.group_y(self.x), "update"),
             Job::Surge => (self.group_beside(self.x), "update"),
+            Job::Scale => (self.group_beside(self.x), ""),
             Job::Terminate => (self.group_y(self.y.expect("it was prepared")), "terminate"),
         }
     }
@@ -192,8 +202,14 @@ impl Slot {
             done(client, &self.group_y(side), "terminate").await?;
             self.group_y(side).approve(client).await?;
         }
+        if let Some(side) = self.scaled.take_if(|_| job != Job::Update) {
+            self.scale(side, 0).await?;
+        }
+        if job == Job::Scale {
+            self.until_claimed(client).await;
+        }
         match (job, self.y) {
-            (Job::MakeRoom | Job::Grow | Job::Surge, Some(side)) => {
+            (Job::MakeRoom | Job::Grow | Job::Surge | Job::Scale, Some(side)) => {
                 done(client, &self.group_y(side), "terminate").await?;
                 self.y = None;
             }
@@ -231,6 +247,34 @@ impl Slot {
         Ok(())
     }
 
+    /// Gives the app that runs on a member, beside x if that is there, so many pods more than its manifest says, as a HorizontalPodAutoscaler does.
+    pub async fn scale(&self, side: usize, more: u32) -> anyhow::Result<()> {
+        let params = PatchParams { field_manager: Some("kube-controller-manager".into()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"spec": {"replicas": self.size.replicas + more}}));
+        self.members[side].deployments().patch_scale(&self.named(BESIDE[side]), &params, &patch).await?;
+        Ok(())
+    }
+
+    /// Waits until everything that runs is claimed, and nothing more is.
+    async fn until_claimed(&self, client: &Client) {
+        let pods = i64::from(self.size.replicas);
+        drover_testkit::eventually(CLAIMED_WITHIN, async || {
+            let apps: Value = client.get("/v2/apps").await.ok()?;
+            let all = apps["items"].as_array()?;
+            let lacks =
+                |app: &&Value| app["bindings"].as_array().is_some_and(|copies| copies.iter().any(|copy| copy.get("unclaimed").is_some()));
+            let waits = all.iter().filter(|app| BESIDE.iter().any(|name| app["app"] == self.named(name))).any(|app| lacks(&app));
+            let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await.ok()?;
+            let beside = [0, 1].map(|side| (self.named(BESIDE[side]), self.members[side].name));
+            let claimed = |(app, member): &(String, &str)| {
+                let of_member = clusters.iter().filter(|cluster| cluster.cluster == *member).flat_map(|cluster| &cluster.apps);
+                of_member.filter(|room| room.app == *app).map(|room| room.requested.pods).sum::<i64>()
+            };
+            (!waits && beside.iter().all(|app| claimed(app) == pods)).then_some(())
+        })
+        .await;
+    }
+
     /// The states that are allowed when a job has ended, done or undone. When the job is undone after the cut-over of the move, `x` stays where
     /// it was moved to.
     pub fn outcomes(&self, job: Job, undone: bool) -> Vec<SlotState> {
@@ -242,7 +286,8 @@ impl Slot {
                 beside[self.x] = self.beside_documents[self.x];
                 vec![SlotState { x: 1 - self.x, beside, ..now }]
             }
-            (Job::MakeRoom | Job::Grow | Job::Surge, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
+            (Job::Scale, false) => vec![SlotState { x: 1 - self.x, scaled: Some(self.x), ..now }],
+            (Job::MakeRoom | Job::Grow | Job::Surge | Job::Scale, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
             (Job::Update, false) => vec![SlotState { revision: self.documents, ..now }],
             (Job::Detour, false) => [0, 1].map(|member| SlotState { revision: self.documents, astray: Some(member), ..now }).into(),
             (Job::Terminate, false) => vec![SlotState { y: None, ..now }],
@@ -252,15 +297,23 @@ impl Slot {
 
     /// The current state.
     pub fn now(&self) -> SlotState {
-        SlotState { x: self.x, y: self.y, little: self.little, revision: self.revision, astray: self.astray, beside: self.beside }
+        SlotState {
+            x: self.x,
+            y: self.y,
+            little: self.little,
+            revision: self.revision,
+            astray: self.astray,
+            beside: self.beside,
+            scaled: self.scaled,
+        }
     }
 
     /// Makes one of the outcomes the current state.
     pub fn adopt(&mut self, job: Job, state: SlotState) {
         match job {
             Job::Update | Job::Detour => (self.revision, self.astray) = (state.revision, state.astray),
-            Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => {
-                (self.x, self.y, self.little, self.beside) = (state.x, state.y, state.little, state.beside);
+            Job::MakeRoom | Job::Grow | Job::Surge | Job::Scale | Job::Terminate => {
+                (self.x, self.y, self.little, self.beside, self.scaled) = (state.x, state.y, state.little, state.beside, state.scaled);
             }
         }
     }
@@ -272,7 +325,7 @@ impl Slot {
         match job {
             Job::Update => of_update.into(),
             Job::Detour => self.running(Job::MakeRoom, state).into_iter().chain(of_update).collect(),
-            Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => {
+            Job::MakeRoom | Job::Grow | Job::Surge | Job::Scale | Job::Terminate => {
                 let y = state.y.map(|side| on(["ya", "yb"][side], side));
                 [on("x", state.x), on(BESIDE[0], 0), on(BESIDE[1], 1)]
                     .into_iter()
@@ -288,7 +341,7 @@ impl Slot {
         match job {
             Job::Update => &self.members[2..],
             Job::Detour => &self.members,
-            Job::MakeRoom | Job::Grow | Job::Surge | Job::Terminate => &self.members[..2],
+            Job::MakeRoom | Job::Grow | Job::Surge | Job::Scale | Job::Terminate => &self.members[..2],
         }
     }
 
@@ -297,10 +350,11 @@ impl Slot {
         [0, 1].map(|side| (self.named(BESIDE[side]), state.beside[side]))
     }
 
-    /// The number of pods of an app.
-    pub fn replicas(&self, app: &str) -> usize {
+    /// The number of pods of an app in a state.
+    pub fn replicas(&self, app: &str, state: SlotState) -> usize {
         let of_update = ["keep", "odd", "even"].map(|app| self.named(app));
-        if of_update.iter().any(|name| name == app) { 1 } else { self.size.replicas as usize }
+        let more = usize::from(state.scaled.is_some_and(|side| self.named(BESIDE[side]) == app));
+        if of_update.iter().any(|name| name == app) { 1 } else { self.size.replicas as usize + more }
     }
 }
 
@@ -313,6 +367,7 @@ pub struct SlotState {
     revision: u32,
     astray: Option<usize>,
     beside: [u32; 2],
+    scaled: Option<usize>,
 }
 
 /// Runs an operation that must succeed.

@@ -1,7 +1,7 @@
 //! The processes, members and slots of the kill tests, which are used for all cases of a run.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover::hub::Client;
 use drover_api::ledger::ClusterCapacity;
@@ -17,10 +17,14 @@ use futures::future::join_all;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
+use super::case::Job;
 use super::slot::{Size, Slot};
 
 /// How many slots are set up at the same time. With more, requests would wait too long for the services' database connections.
 const SET_UP_AT_ONCE: usize = 3;
+
+/// How long Drover may take to notice that an app was scaled. It only guards against hanging.
+const SCALED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Long time limits: an operation must be finished by the restarted service and not end by a time limit.
 const ENVIRONMENT: [(&str, &str); 8] = [
@@ -111,6 +115,25 @@ impl Stage {
         let recorders: Vec<_> = apps.iter().map(|app| (app.clone(), self.recorders[app].clone())).collect();
         recorders.iter().for_each(|(_, recorder)| recorder.arm());
         Watch::Recorders(recorders)
+    }
+
+    /// Scales the app beside x, and waits for the operation that Drover begins by itself.
+    pub async fn scaled(&self, slot: usize) -> Result<String, String> {
+        let slot = &self.slots[slot];
+        let (group, _) = slot.target(Job::Scale);
+        slot.scale(slot.x, 1).await.map_err(|error| format!("it cannot be scaled: {error:#}"))?;
+        let begun = "select id from drover_orchestrator.workflow where kind = 'grow' and subject = $1 and ended_at is null";
+        let subject = format!("{}/{}/v1/{}", group.project, group.name, group.name);
+        let give_up = Instant::now() + SCALED_WITHIN;
+        loop {
+            let id: Option<uuid::Uuid> =
+                sqlx::query_scalar(begun).bind(&subject).fetch_optional(&self.database).await.map_err(|error| error.to_string())?;
+            match id {
+                Some(id) => return Ok(id.to_string()),
+                None if Instant::now() > give_up => return Err("no room is made for the app that was scaled".to_owned()),
+                None => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
     }
 
     /// Ends all processes.

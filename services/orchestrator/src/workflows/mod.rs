@@ -48,11 +48,11 @@ pub fn registry(environment: &Arc<Environment>) -> Registry {
         .with::<Grow>(environment.clone())
 }
 
-/// The failpoints of the kinds that change what runs, in the order of their tables. A [`Test`] changes nothing, and [`Grow`] makes room with the
-/// steps of [`Instantiate`]; what a crash in them does is tested by the generic tests.
+/// The failpoints of the kinds that change what runs or what is claimed, in the order of their tables. A [`Test`] changes neither; what a crash in
+/// it does is tested by the generic tests.
 pub fn failpoints() -> Vec<Failpoint> {
     use drover_workflow::failpoints as of;
-    [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat()
+    [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Grow>(), of::<Terminate>()].concat()
 }
 
 /// A part of an intent that means this member only.
