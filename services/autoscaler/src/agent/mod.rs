@@ -163,7 +163,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         leadership: leadership.clone(),
         acting,
         metrics: Metrics::new(&tasks),
-        keeper: Keeper::new(client.clone(), tasks.clone()),
+        keeper: Keeper::new(client.clone(), settings.watch_namespace.clone(), tasks.clone()),
         tasks: tasks.clone(),
         latest,
     });

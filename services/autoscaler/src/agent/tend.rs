@@ -38,6 +38,7 @@ pub async fn act(context: Arc<Context>, namespace: Option<String>, mut leadershi
         tokio::select! {
             () = workers.tend(&context, scoped(&context.client, namespace)) => {}
             () = context.pods.clone().follow(scoped(&context.client, namespace)) => {}
+            () = context.keeper.look_for_left_slices() => {}
             () = leadership.lost() => {
                 tracing::warn!("this agent may no longer act: the Lease was not renewed in time, or another agent holds it");
             }

@@ -15,7 +15,7 @@ use drover_tasks::{OnFailure, Tasks};
 use futures::{FutureExt, StreamExt, TryStreamExt, future};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Key;
 use super::probe::Probe;
-use super::slices::{self, ACTIVATORS_OF_ALL, ADMIN_PORT, PATH, PUBLIC, PublicPath, PublicService, Through};
+use super::slices::{self, ACTIVATORS_OF_ALL, ADMIN_PORT, MANAGED_BY, MANAGER, PATH, PUBLIC, PublicPath, PublicService, Through};
 use super::stale::{self, Forgetting};
 use super::zero::{AppActivity, AppObservation};
 use crate::watch_backoff::WatchBackoff;
@@ -46,6 +46,8 @@ const ACTIVATOR_CAPACITY: f64 = 100.0;
 pub struct Keeper {
     me: Weak<Self>,
     client: Client,
+    /// The only namespace whose policies the agent tends; none: it tends all. Slices of Services in others are not deleted.
+    watched: Option<String>,
     began: Instant,
     services: Store<Service>,
     slices: Store<EndpointSlice>,
@@ -73,14 +75,15 @@ struct SteeredApp {
 }
 
 impl Keeper {
-    /// Watches begin with the first decision and end when the returned value and all its clones are dropped. A cluster without
+    /// Watches begin with the first decision, or when an earlier agent has left slices, and end when the returned value and all its clones are dropped. A cluster without
     /// KPA policies is not watched, and the agent needs no rights for it.
-    pub fn new(client: Client, tasks: Tasks) -> Arc<Self> {
+    pub fn new(client: Client, watched: Option<String>, tasks: Tasks) -> Arc<Self> {
         let (services, write_services) = reflector::store();
         let (slices, write_slices) = reflector::store();
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             client,
+            watched,
             began: Instant::now(),
             services,
             slices,
@@ -90,6 +93,26 @@ impl Keeper {
             changed: Notify::new(),
             tasks,
         })
+    }
+
+    /// Begins to watch if an earlier agent has written slices: without a policy no decision begins it, and a slice whose Service is not public
+    /// any more would stay. An agent that may not list slices has written none. Never returns.
+    pub async fn look_for_left_slices(&self) {
+        let api: Api<EndpointSlice> = match &self.watched {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let ours = ListParams::default().labels(&format!("{PATH}={PUBLIC},{MANAGED_BY}={MANAGER}")).limit(1);
+        loop {
+            match api.list_metadata(&ours).await {
+                Ok(found) if found.items.is_empty() => break,
+                Ok(_) => break self.start(),
+                Err(kube::Error::Api(status)) if status.code == 403 => break,
+                Err(error) => tracing::debug!(%error, "slices of an earlier agent cannot be looked for, will retry"),
+            }
+            tokio::time::sleep(STEERED_WITHIN).await;
+        }
+        future::pending().await
     }
 
     fn start(&self) {
@@ -250,6 +273,9 @@ impl Keeper {
         }
         for slice in self.slices.state() {
             let Some((key, true)) = slices::whose(&slice) else { continue };
+            if self.watched.as_ref().is_some_and(|watched| *watched != key.namespace) {
+                continue;
+            }
             let public = |service: &Service| {
                 service.namespace().as_ref() == Some(&key.namespace) && slices::name(&service.name_any()) == slice.name_any()
             };

@@ -127,7 +127,7 @@ struct Agent {
 
 impl Agent {
     fn start(namespace: &TestNamespace) -> Self {
-        let keeper = Keeper::new(namespace.client.clone(), Tasks::default());
+        let keeper = Keeper::new(namespace.client.clone(), Some(namespace.name.clone()), Tasks::default());
         let seen = Arc::new(Mutex::new((0, 0.0)));
         let (key, now) = (namespace.key(), seen.clone());
         let each = keeper.clone();
