@@ -11,7 +11,7 @@ mod original;
 
 use serde_json::{Value, json};
 
-pub use original::{is_expanded, keep_original, original};
+pub use original::{HAS_SIDECAR, is_expanded, keep_original, original};
 
 /// The annotation.
 pub const SCALE_TO_ZERO: &str = "drover.io/scale-to-zero";

@@ -9,6 +9,9 @@ use super::{SIDECAR, TOKEN, drain};
 /// Annotation of a Service whose selector was taken off: what it had, as JSON.
 const ORIGINAL: &str = "drover.io/original-spec";
 
+/// Annotation of a Deployment that got the sidecar in the cluster: by its metadata it is found when it does not ask for it any more.
+pub const HAS_SIDECAR: &str = "drover.io/has-sidecar";
+
 /// Whether a Deployment has the sidecar, or a Service is one whose selector was taken off.
 pub fn is_expanded(object: &Value) -> bool {
     let has = |list: &Value, name: &str| list.as_array().is_some_and(|items| items.iter().any(|item| item["name"] == name));
@@ -31,7 +34,7 @@ pub fn keep_original(changed: &mut Value, before: &Value) {
 /// A Deployment or Service without what was added to it; any other object as it is.
 pub fn original(mut object: Value) -> Value {
     match object["kind"].as_str() {
-        Some("Deployment") if is_expanded(&object) => deployment(&mut object),
+        Some("Deployment") => deployment(&mut object),
         Some("Service") => service(&mut object),
         _ => {}
     }
@@ -39,6 +42,10 @@ pub fn original(mut object: Value) -> Value {
 }
 
 fn deployment(object: &mut Value) {
+    remove(&mut object["metadata"]["annotations"], HAS_SIDECAR);
+    if !is_expanded(object) {
+        return;
+    }
     let pod = &mut object["spec"]["template"]["spec"];
     without(pod, "containers", |container| container["name"] == SIDECAR);
     without(pod, "volumes", |volume| volume["name"] == TOKEN);
@@ -110,6 +117,13 @@ mod tests {
         let again = expand(back[..2].to_vec(), "drover:1").unwrap();
         assert_eq!(again[1]["spec"], once[1]["spec"]);
         assert_eq!(original(app()[0].clone()), app()[0]);
+        let mut marked = once[0].clone();
+        marked["metadata"]["annotations"][HAS_SIDECAR] = json!("true");
+        assert_eq!(original(marked), app()[0]);
+        // Somebody has replaced its pods.
+        let mut marked = app()[0].clone();
+        marked["metadata"]["annotations"][HAS_SIDECAR] = json!("true");
+        assert_eq!(original(marked), app()[0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_autoscaling::to_zero::{is_expanded, original};
+use drover_autoscaling::to_zero::{HAS_SIDECAR, is_expanded, original};
 use drover_tasks::TaskHandle;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -109,7 +109,7 @@ pub async fn run(shared: Arc<Shared>, namespace: Option<String>, acts: Acts, tas
 }
 
 async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, said: &mut HashMap<(String, String), String>) -> Result<(), String> {
-    let asked = asked(&shared.client, namespace).await?;
+    let Deployments { asked, left } = deployments(&shared.client, namespace).await?;
     for app in &asked {
         if !acts() {
             return Ok(());
@@ -124,30 +124,57 @@ async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, said: &mut 
         }
     }
     said.retain(|app, _| asked.contains(app));
-    undo_others(shared, namespace, &asked).await
+    let mut failed = undo_others(shared, namespace, &asked).await?;
+    for app in left.into_iter().chain(made_for(&shared.client, namespace).await?) {
+        // While its Service leads to the path, its pods need the sidecar.
+        if !asked.contains(&app)
+            && !failed.contains_key(&app)
+            && let Err(error) = take_rest(&shared.client, &app).await
+        {
+            failed.insert(app, error);
+        }
+    }
+    failed.into_values().next().map_or(Ok(()), Err)
 }
 
-/// Namespaces and names of the Deployments with the annotation. Only metadata is read, page by page: a cluster may have many.
-async fn asked(client: &Client, namespace: Option<&str>) -> Result<HashSet<(String, String)>, String> {
+/// Namespaces and names of Deployments.
+struct Deployments {
+    /// Those with the annotation.
+    asked: HashSet<(String, String)>,
+    /// Those without it that have got a sidecar.
+    left: Vec<(String, String)>,
+}
+
+/// Only metadata is read, page by page: a cluster may have many.
+async fn deployments(client: &Client, namespace: Option<&str>) -> Result<Deployments, String> {
     let api: Api<Deployment> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let mut asked = HashSet::new();
+    let mut found = Deployments { asked: HashSet::new(), left: Vec::new() };
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let page = api.list_metadata(&params).await.map_err(|error| format!("Deployments cannot be listed: {error}"))?;
         for PartialObjectMeta { metadata, .. } in page.items {
             let object = json!({"kind": "Deployment", "metadata": {"labels": metadata.labels, "annotations": metadata.annotations}});
-            if is_asked(&object) && metadata.deletion_timestamp.is_none() {
-                asked.insert((metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default()));
+            let name = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+            match metadata.deletion_timestamp {
+                Some(_) => {}
+                None if is_asked(&object) => drop(found.asked.insert(name)),
+                None if has_left(&object) => found.left.push(name),
+                None => {}
             }
         }
         match page.metadata.continue_.filter(|more| !more.is_empty()) {
             Some(more) => params = params.continue_token(&more),
-            None => return Ok(asked),
+            None => return Ok(found),
         }
     }
+}
+
+/// Whether a Deployment does not ask for scale to zero any more and has got a sidecar.
+fn has_left(deployment: &Value) -> bool {
+    !is_asked(deployment) && !is_by_drover(deployment) && deployment["metadata"]["annotations"].get(HAS_SIDECAR).is_some()
 }
 
 /// Brings one app a step further. The keeper of its path forgets the old addresses of its Service ([`crate::path::stale`]).
@@ -193,33 +220,52 @@ fn rolled_out(deployment: &Value) -> bool {
     deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"] && count("updatedReplicas") == count("replicas")
 }
 
-/// Gives Services their selectors back whose Deployments do not ask for scale to zero any more, and deletes what was added for them.
-async fn undo_others(shared: &Shared, namespace: Option<&str>, asked: &HashSet<(String, String)>) -> Result<(), String> {
+/// The Services of a label in one namespace, or in all.
+async fn services(client: &Client, namespace: Option<&str>, label: String) -> Result<Vec<DynamicObject>, String> {
     let resource = SERVICE.resource();
     let api: Api<DynamicObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(shared.client.clone(), namespace, &resource),
-        None => Api::all_with(shared.client.clone(), &resource),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
     };
-    let public = ListParams::default().labels(&format!("{}={}", slices::PATH, slices::PUBLIC));
-    let list = api.list(&public).await.map_err(|error| format!("Services cannot be listed: {error}"))?;
-    let mut failed = Ok(());
-    for service in list.items {
+    let list = api.list(&ListParams::default().labels(&label)).await;
+    Ok(list.map_err(|error| format!("Services cannot be listed: {error}"))?.items)
+}
+
+/// Namespaces and names of the apps for which Services of pods were made.
+async fn made_for(client: &Client, namespace: Option<&str>) -> Result<Vec<(String, String)>, String> {
+    let made = services(client, namespace, format!("{MADE_BY}={SCALE_TO_ZERO}")).await?;
+    let app = |service: DynamicObject| Some((service.metadata.namespace?, service.metadata.labels?.remove(slices::POLICY)?));
+    Ok(made.into_iter().filter_map(app).collect())
+}
+
+/// Gives Services their selectors back whose Deployments do not ask for scale to zero any more, and deletes what was added for them. Returns
+/// the apps of which that failed, and why.
+async fn undo_others(
+    shared: &Shared,
+    namespace: Option<&str>,
+    asked: &HashSet<(String, String)>,
+) -> Result<HashMap<(String, String), String>, String> {
+    let mut failed = HashMap::new();
+    for service in services(&shared.client, namespace, format!("{}={}", slices::PATH, slices::PUBLIC)).await? {
         let service = SERVICE.value(service)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (metadata, policy) = (&service["metadata"], text(&service["metadata"]["labels"][slices::POLICY]));
         let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
-        if !is_expanded(&service) || !metadata["deletionTimestamp"].is_null() || asked.contains(&(namespace.clone(), policy.clone())) {
+        let app = (namespace, policy);
+        if !is_expanded(&service) || !metadata["deletionTimestamp"].is_null() || asked.contains(&app) {
             continue;
         }
         // One that cannot be written keeps no other one from being undone.
-        match undo(&shared.client, service, &namespace, &name, &policy).await {
-            Ok(()) => {
-                tracing::info!(namespace, service = name, "it leads to the pods of its app again, which is not scaled to zero any more")
-            }
-            Err(error) => failed = Err(error),
+        match undo(&shared.client, service, &app.0, &name, &app.1).await {
+            Ok(()) => tracing::info!(
+                namespace = app.0,
+                service = name,
+                "it leads to the pods of its app again, which is not scaled to zero any more"
+            ),
+            Err(error) => drop(failed.insert(app, error)),
         }
     }
-    failed
+    Ok(failed)
 }
 
 /// Whether an object was made for scale to zero.
@@ -233,10 +279,7 @@ async fn undo(client: &Client, service: Value, namespace: &str, name: &str, poli
     leads["spec"] = original(service)["spec"].take();
     replace(client, &SERVICE, leads).await?;
     for (kind, name) in [(&POLICY, policy), (&SERVICE, &*format!("{name}-pods"))] {
-        if read(client, kind, namespace, name).await?.as_ref().is_some_and(made) {
-            let deleted = gone(kind.api(client, namespace).delete(name, &DeleteParams::default()).await);
-            deleted.map_err(|error| format!("{} {name} cannot be deleted: {error}", kind.kind))?;
-        }
+        delete_made(client, kind, namespace, name).await?;
     }
     let slice = slices::name(name);
     let deleted = gone(SLICE.api(client, namespace).delete(&slice, &DeleteParams::default()).await);
@@ -244,16 +287,48 @@ async fn undo(client: &Client, service: Value, namespace: &str, name: &str, poli
     // The annotation may have gone while nobody answered the API server: then the sidecar is still there, and perhaps no pod.
     let left = |found: &Value| is_expanded(found) && !is_asked(found) && !is_by_drover(found);
     if let Some(deployment) = read(client, &DEPLOYMENT, namespace, policy).await?.filter(left) {
-        let mut plain = original(deployment);
-        if plain["spec"]["replicas"] == 0 {
-            plain["spec"]["replicas"] = 1.into();
-        }
-        replace(client, &DEPLOYMENT, plain).await?;
+        replace(client, &DEPLOYMENT, plain(deployment)).await?;
     }
     match read(client, &SERVICE, namespace, name).await?.filter(is_expanded) {
         Some(again) => replace(client, &SERVICE, original(again)).await,
         None => Ok(()),
     }
+}
+
+/// Takes off what an app has got that did not become whole before it stopped asking for scale to zero: its Service has its selector, so
+/// nothing is found by that. The sidecar goes last, with the mark by which a later pass finds what is left.
+async fn take_rest(client: &Client, (namespace, name): &(String, String)) -> Result<(), String> {
+    let left = |found: &Value| !is_asked(found) && !is_by_drover(found);
+    let Some(deployment) = read(client, &DEPLOYMENT, namespace, name).await?.filter(left) else { return Ok(()) };
+    let made = services(client, Some(namespace), format!("{MADE_BY}={SCALE_TO_ZERO},{}={name}", slices::POLICY)).await?;
+    delete_made(client, &POLICY, namespace, name).await?;
+    for service in made.into_iter().filter_map(|service| service.metadata.name) {
+        delete_made(client, &SERVICE, namespace, &service).await?;
+    }
+    if has_left(&deployment) {
+        replace(client, &DEPLOYMENT, plain(deployment)).await?;
+        tracing::info!(namespace, deployment = name, "its sidecar goes, because it does not ask for scale to zero any more");
+    }
+    Ok(())
+}
+
+/// A Deployment without its sidecar, which is not left without a pod.
+fn plain(deployment: Value) -> Value {
+    let expanded = is_expanded(&deployment);
+    let mut plain = original(deployment);
+    if expanded && plain["spec"]["replicas"] == 0 {
+        plain["spec"]["replicas"] = 1.into();
+    }
+    plain
+}
+
+/// Deletes an object if it was made for scale to zero.
+async fn delete_made(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<(), String> {
+    if read(client, kind, namespace, name).await?.as_ref().is_some_and(made) {
+        let deleted = gone(kind.api(client, namespace).delete(name, &DeleteParams::default()).await);
+        deleted.map_err(|error| format!("{} {name} cannot be deleted: {error}", kind.kind))?;
+    }
+    Ok(())
 }
 
 /// Writes an object as it is here, unless it has changed since it was read.

@@ -1,6 +1,6 @@
 //! A Deployment and its Service with what they need for scale to zero, from what is in the cluster. Pure.
 
-use drover_autoscaling::to_zero::{self, keep_original, original};
+use drover_autoscaling::to_zero::{self, HAS_SIDECAR, keep_original, original};
 use serde_json::{Value, json};
 
 /// Label of what was added, so that it can be found again: the Service of the pods and the ScalingPolicy.
@@ -44,7 +44,8 @@ pub fn expanded(deployment: &Value, others: &[Value], image: &str) -> Result<Exp
     if !port.is_null() {
         service["spec"]["ports"][0]["targetPort"] = port.clone();
     }
-    let deployment = after.swap_remove(0);
+    let mut deployment = after.swap_remove(0);
+    deployment["metadata"]["annotations"][HAS_SIDECAR] = json!("true");
     let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment["metadata"]["name"],
         "uid": deployment["metadata"]["uid"]}]);
     for object in &mut added {

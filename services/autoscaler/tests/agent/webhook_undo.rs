@@ -77,13 +77,19 @@ async fn undo_goes_on_where_it_stopped_and_touches_nothing_of_others() {
         [policy, service].map(|object| json!([object["spec"], object["metadata"]["labels"], object["metadata"]["ownerReferences"]]))
     };
     let before = others().await;
-    for name in ["a", "b", "taken", "used"] {
+    for name in ["a", "b"] {
         for object in app(&place, name, Some("max=3")) {
             apply(&place, object).await;
         }
     }
     is_whole(&place, "a").await;
     is_whole(&place, "b").await;
+    // These get their sidecar when they are admitted, and never become whole.
+    for name in ["taken", "used"] {
+        let [deployment, service] = app(&place, name, Some("max=3"));
+        apply(&place, service).await;
+        assert!(is_expanded(&apply(&place, deployment).await));
+    }
     for why in ["there is a ScalingPolicy taken already", "there is a Service used-pods already"] {
         eventually(PATIENCE, async || agent.log().contains(why).then_some(())).await;
     }
@@ -113,6 +119,11 @@ async fn undo_goes_on_where_it_stopped_and_touches_nothing_of_others() {
     let deployment = is_plain(&place, "a").await;
     assert_eq!(deployment["spec"]["replicas"], 1, "without a pod nobody would be served");
     assert!(found::<ScalingPolicy>(&place, "a").await.is_none());
+    for name in ["taken", "used"] {
+        let plain = async || (containers(&found::<Deployment>(&place, name).await?) == ["app"]).then_some(());
+        eventually(PATIENCE, plain).await;
+    }
+    assert!(found::<Service>(&place, "taken-pods").await.is_none(), "what was made for it goes, too");
     assert_eq!(others().await, before, "they are left alone");
     Api::<ValidatingAdmissionPolicy>::all(place.client.clone()).delete(&rule, &DeleteParams::default()).await.unwrap();
     drop(agent);
