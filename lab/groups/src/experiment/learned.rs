@@ -30,7 +30,7 @@ pub struct LearnedScore {
     /// What the trained network alone chooses.
     pub trained: Placed,
     pub untrained: Placed,
-    /// Both after the refinement, which is part of the policy.
+    /// What the policy makes with both: the best passes refined, and the best of them.
     pub refined: Placed,
     pub untrained_refined: Placed,
     pub collapsed: bool,
@@ -38,7 +38,7 @@ pub struct LearnedScore {
     pub faults: Vec<String>,
 }
 
-/// A placement after the refinement that is part of the learned policy.
+/// A placement after the refinement that the learned policy ends with.
 pub fn refined(instance: &Instance, weights: &Weights, placed: &Placed) -> Placed {
     let mut layout = Layout::of(instance, *weights, &placed.at);
     let refinement = layout.refine(REFINEMENT);
@@ -70,10 +70,9 @@ pub fn learned_cases(weights: &Weights, seed: u64) -> Vec<LearnedCase> {
 
 /// Evaluates a model on one case.
 pub fn learned_score(case: &LearnedCase, model: &LearnedModel, untrained: &LearnedModel, weights: &Weights) -> LearnedScore {
-    let alone = |model: &LearnedModel| Learned::new(model.clone()).chosen(&case.instance, weights);
-    let (trained, untrained) = (alone(model), alone(untrained));
-    let refined = |placed: &Placed| refined(&case.instance, weights, placed);
-    let (refined, untrained_refined) = (refined(&trained), refined(&untrained));
+    let both = [model, untrained].map(|model| Learned::new(model.clone()));
+    let [trained, untrained] = both.each_ref().map(|policy| policy.chosen(&case.instance, weights));
+    let [refined, untrained_refined] = both.each_ref().map(|policy| policy.learned(&case.instance, weights));
     let on_one_node = |placed: &Placed| collapsed(&case.instance, placed, &case.search);
     LearnedScore {
         collapsed: on_one_node(&trained) || on_one_node(&refined),
@@ -85,7 +84,7 @@ pub fn learned_score(case: &LearnedCase, model: &LearnedModel, untrained: &Learn
     }
 }
 
-/// For each of `count` generated instances, the objective of what the network alone chooses, and of that refined, divided by that of
+/// For each of `count` generated instances, the objective of what the network alone chooses, and of the whole policy, divided by that of
 /// `cgs-greedy`; a container that only one of them leaves out counts as 1. The training had fewer places and services.
 pub fn learned_ratios(model: &LearnedModel, count: usize, weights: &Weights) -> [Vec<f64>; 2] {
     let mut rng = fastrand::Rng::with_seed(0x0e7a_1000);
@@ -95,9 +94,8 @@ pub fn learned_ratios(model: &LearnedModel, count: usize, weights: &Weights) -> 
     let mut ratios = [Vec::new(), Vec::new()];
     for instance in (0..count).map(|_| ranges.draw(&mut rng)) {
         let greedy = worth(&Greedy::Groups.place(&instance, weights));
-        let alone = learned.chosen(&instance, weights);
-        ratios[0].push(worth(&alone) / greedy);
-        ratios[1].push(worth(&refined(&instance, weights, &alone)) / greedy);
+        ratios[0].push(worth(&learned.chosen(&instance, weights)) / greedy);
+        ratios[1].push(worth(&learned.learned(&instance, weights)) / greedy);
     }
     ratios
 }

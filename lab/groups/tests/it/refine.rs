@@ -1,6 +1,7 @@
 //! The refinement that follows the passes of the learned policy: it only improves, keeps the rules, and finds what it is for.
 
 use drover_lab_groups::*;
+use drover_scheduling::groups::learned::{REFINEMENT, rank};
 use proptest::prelude::*;
 
 use crate::paper_at;
@@ -102,4 +103,24 @@ fn refined_x9_is_close_to_the_best_known_value() {
     let found = learned::Learned::new(LearnedModel::shipped().clone()).guard(&instance, &weights);
     println!("chosen {:.5}, refined {:.5}", found.refinement.before, found.refinement.after);
     assert!(found.refinement.after < found.refinement.before && found.learned.value <= 0.033, "{:?}", found.refinement);
+}
+
+#[test]
+fn complete_is_never_worse_than_the_refinement_of_the_best_pass() {
+    let (weights, model) = (Weights::default(), LearnedModel::shipped());
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut better = 0;
+    for _ in 0..20 {
+        let instance = learned::InstanceRanges::training().draw(&mut rng);
+        let start = Layout::empty(&instance, weights);
+        let mut alone = model.chosen(&start, &weights).layout;
+        let before = rank(&alone);
+        alone.refine(REFINEMENT);
+        let found = model.complete(&start, &weights);
+        let key = rank(&found.layout);
+        assert!(key <= rank(&alone) && key <= before, "{key:?} {:?}", rank(&alone));
+        assert!((found.refinement.after - key.1).abs() < 1e-9, "{:?}", found.refinement);
+        better += usize::from(key.1 < rank(&alone).1 - 1e-9);
+    }
+    assert!(better > 0, "the refinement of another pass must be the best sometimes");
 }

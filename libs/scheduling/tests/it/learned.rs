@@ -70,6 +70,17 @@ fn more_passes_are_never_worse() {
 }
 
 #[test]
+fn several_passes_give_different_placements_the_best_first() {
+    let instance = instance(&[[400.0, 500.0], [310.0, 700.0], [800.0, 900.0], [550.0, 450.0]], Rules::default());
+    let (weights, model) = (Weights::default(), LearnedModel::shipped());
+    let passes: Vec<Pass> = (0..MAX_PASSES).map(Pass::nth).collect();
+    let found = model.several(&Layout::empty(&instance, weights), &weights, &passes, 3);
+    let ranks: Vec<(usize, f64)> = found.iter().map(|one| rank(&one.layout)).collect();
+    assert!(ranks.len() == 3 && ranks.windows(2).all(|pair| pair[0] < pair[1]), "{ranks:?}");
+    assert_eq!(ranks[0], placed(&instance, MAX_PASSES));
+}
+
+#[test]
 fn load_returns_a_saved_model_and_refuses_a_changed_one() {
     let text = LearnedModel::shipped().save().unwrap();
     assert_eq!(&LearnedModel::load(&text).unwrap(), LearnedModel::shipped());

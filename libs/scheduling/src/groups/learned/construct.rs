@@ -76,6 +76,9 @@ pub struct Construction<'i> {
     options: Vec<Option<usize>>,
     rows: Vec<f32>,
     steps: usize,
+    /// As [`Pass::shuffle`], and its random state.
+    shuffle: f64,
+    random: u64,
 }
 
 impl<'i> Construction<'i> {
@@ -97,6 +100,8 @@ impl<'i> Construction<'i> {
             options: Vec::new(),
             rows: Vec::new(),
             steps: 0,
+            shuffle: 0.0,
+            random: 0,
         };
         for (n, copy) in instance.copies().iter().enumerate() {
             let start = construction.containers.len();
@@ -161,11 +166,29 @@ impl<'i> Construction<'i> {
     pub fn finish(&mut self, net: &ScoreNet, pass: &Pass) {
         let mut scores = Vec::new();
         let mut random = pass.seed;
+        self.shuffle(pass);
         while let Some(kind) = self.queue.peek().map(|q| q.kind).filter(|_| !self.options.is_empty()) {
             net.score(&self.rows, &mut scores);
             pass.deviate(kind, &self.options, &mut scores, &mut random);
             self.take(best(&scores));
         }
+    }
+
+    /// Changes the order of the units that wait, and of those that come, as a pass says.
+    fn shuffle(&mut self, pass: &Pass) {
+        if pass.shuffle > 0.0 {
+            (self.shuffle, self.random) = (pass.shuffle, !pass.seed);
+            for mut unit in std::mem::take(&mut self.queue).into_sorted_vec() {
+                unit.size *= self.deviation();
+                self.queue.push(unit);
+            }
+            self.offer();
+        }
+    }
+
+    /// By how much more than its size a unit counts in the order.
+    fn deviation(&mut self) -> f64 {
+        if self.shuffle > 0.0 { 1.0 + self.shuffle * f64::from(uniform(&mut self.random)) } else { 1.0 }
     }
 
     fn less(&mut self, unit: &Queued) {
@@ -180,7 +203,8 @@ impl<'i> Construction<'i> {
         let containers = &self.containers[range.clone()];
         let ask = request(self.layout.instance(), containers);
         let (first, start, count) = (containers[0], range.start as u32, containers.len() as u32);
-        self.queue.push(Queued { size: size(ask, self.capacity), ask, start, count, first, kind });
+        let size = size(ask, self.capacity) * self.deviation();
+        self.queue.push(Queued { size, ask, start, count, first, kind });
         ask
     }
 
@@ -270,14 +294,20 @@ pub struct Pass {
     pub split_copy: f32,
     /// Added to the score of splitting a group.
     pub split_group: f32,
-    /// Seed of the noise that is added to all scores; 0: no noise.
+    /// Scale of the noise that is added to all scores: with 1 an option is taken as often as the softmax of the scores says, with less the
+    /// best one more often.
+    pub noise: f32,
+    /// How far the order of the units deviates from largest first: a size counts up to 1 + this times more.
+    pub shuffle: f64,
+    /// Seed of both.
     pub seed: u64,
 }
 
 const NEVER: f32 = -1e9;
 const ALWAYS: f32 = 1e9;
-/// Scales of the noise in turn: with 1 an option is taken as often as the softmax of the scores says, with less the best one more often.
+/// [`Pass::noise`] and [`Pass::shuffle`] of the random passes: one or the other, in turn.
 const NOISE: [f32; 3] = [0.3, 0.6, 1.2];
+const SHUFFLE: [f64; 3] = [0.2, 0.6, 2.0];
 /// The most passes that are made of one placement.
 pub const MAX_PASSES: usize = 128;
 
@@ -296,8 +326,13 @@ impl Pass {
             (-2.0, -0.5),
             (ALWAYS, 1.0),
         ];
-        let (split_copy, split_group) = FIXED[if n < FIXED.len() { n } else { n / NOISE.len() % 4 }];
-        Self { split_copy, split_group, seed: if n < FIXED.len() { 0 } else { n as u64 } }
+        let chosen = Self { seed: n as u64, ..Self::default() };
+        if let Some((split_copy, split_group)) = FIXED.get(n) {
+            return Self { split_copy: *split_copy, split_group: *split_group, ..chosen };
+        }
+        let (split_copy, split_group) = FIXED[n / NOISE.len() % 4];
+        let (noise, shuffle) = if n % 4 < 2 { (0.0, SHUFFLE[n % SHUFFLE.len()]) } else { (NOISE[n % NOISE.len()], 0.0) };
+        Self { split_copy, split_group, noise, shuffle, ..chosen }
     }
 
     /// Changes the scores of the options of a unit. `random` is [`Pass::seed`] at the first unit, and carried from unit to unit.
@@ -305,22 +340,25 @@ impl Pass {
         if let (Some(None), Some(split)) = (options.last(), scores.last_mut()) {
             *split += if kind == UnitKind::Copy { self.split_copy } else { self.split_group };
         }
-        if self.seed > 0 {
-            let noise = NOISE[(self.seed % NOISE.len() as u64) as usize];
-            scores.iter_mut().for_each(|score| *score += noise * gumbel(random));
+        if self.noise > 0.0 {
+            scores.iter_mut().for_each(|score| *score += self.noise * gumbel(random));
         }
     }
 }
 
-/// A random number of the Gumbel distribution (SplitMix64): the largest of scores with such noise is a sample of their softmax.
+/// A random number of the Gumbel distribution: the largest of scores with such noise is a sample of their softmax.
 fn gumbel(state: &mut u64) -> f32 {
+    -(-uniform(state).ln()).ln()
+}
+
+/// A random number between 0 and 1, without the ends (SplitMix64).
+pub(super) fn uniform(state: &mut u64) -> f32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^= z >> 31;
-    let uniform = ((z >> 40) as f32 + 0.5) / (1_u64 << 24) as f32;
-    -(-uniform.ln()).ln()
+    ((z >> 40) as f32 + 0.5) / (1_u64 << 24) as f32
 }
 
 /// The index of the best score, the first among equals.

@@ -10,14 +10,21 @@ use super::super::objective::Weights;
 use super::super::refine::Refinement;
 use super::construct::{Construction, MAX_PASSES, Pass};
 use super::net::ScoreNet;
+use super::revise::{revise, revisions};
 
 /// The version of the file format. It changes with the features too.
 const FORMAT: u32 = 1;
-/// Containers times places of all passes together: about 10 ms of work.
-const WORK: usize = 60_000;
+/// Containers times places of all passes together.
+const WORK: usize = 30_000;
 
-/// The effort of the refinement, see [`Layout::refine`].
+/// The effort of all refinements together, see [`Layout::refine`].
 pub const REFINEMENT: u64 = 2_500_000;
+/// So many times fewer revisions are refined than are made without it.
+const REFINED_LESS: usize = 2;
+/// The most placements that are refined.
+const CANDIDATES: usize = 6;
+/// Objectives that differ by less are equal.
+const EQUAL: f64 = 1e-12;
 
 /// Where a model comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +73,8 @@ pub struct LearnedLayout<'i> {
     pub pass: Pass,
     /// Options taken in that pass.
     pub steps: usize,
+    /// How often placing a part again made it better.
+    pub revised: usize,
     /// What was changed afterwards.
     pub refinement: Refinement,
 }
@@ -114,37 +123,84 @@ impl LearnedModel {
         &self.net
     }
 
-    /// Places what `start` does not place, in as many passes as the size of the instance allows in about 10 ms, and refines the best.
+    /// Places what `start` does not place, as [`LearnedModel::chosen`], and refines the result and the best of the single passes: a placement
+    /// that is not the best at first may be it in the end. Parts of the best one are then placed again, and what comes of it is refined.
     pub fn complete<'i>(&self, start: &Layout<'i>, weights: &Weights) -> LearnedLayout<'i> {
-        let mut found = self.chosen(start, weights);
-        found.refinement = found.layout.refine(REFINEMENT);
+        let mut effort = REFINEMENT;
+        let mut refined = |layout: &mut Layout<'i>, most: u64| {
+            let refinement = layout.refine(effort.min(most));
+            effort = effort.saturating_sub(refinement.effort);
+            (refinement, effort > 0)
+        };
+        let mut candidates = self.several(start, weights, &network_passes(start.instance()), CANDIDATES);
+        let revised = self.revised(candidates.remove(0), start);
+        let mut best = best(std::iter::once(revised).chain(candidates).map(|mut found| {
+            found.refinement = refined(&mut found.layout, REFINEMENT).0;
+            found
+        }));
+        let times = revisions(start.instance().containers().len()) / REFINED_LESS;
+        let mut exchanges = 0;
+        let mut then = |layout: &mut Layout<'i>| {
+            let (refinement, more) = refined(layout, REFINEMENT / 10);
+            exchanges += refinement.exchanges;
+            more
+        };
+        best.revised += revise(&self.net, &mut best.layout, start, times, &mut then);
+        best.refinement.exchanges += exchanges;
+        best.refinement.effort = REFINEMENT - effort;
+        best.refinement.after = best.layout.value();
+        best
+    }
+
+    /// What the network alone chooses, without refinement: the best of as many passes as the size of the instance allows, after some parts of
+    /// it were placed again.
+    pub fn chosen<'i>(&self, start: &Layout<'i>, weights: &Weights) -> LearnedLayout<'i> {
+        let passes = network_passes(start.instance());
+        self.revised(best(self.several(start, weights, &passes, 1)), start)
+    }
+
+    fn revised<'i>(&self, mut found: LearnedLayout<'i>, start: &Layout<'i>) -> LearnedLayout<'i> {
+        let times = revisions(start.instance().containers().len());
+        found.revised = revise(&self.net, &mut found.layout, start, times, &mut |_| true);
         found
     }
 
-    /// As [`LearnedModel::complete`], without the refinement: what the network alone chooses.
-    pub fn chosen<'i>(&self, start: &Layout<'i>, weights: &Weights) -> LearnedLayout<'i> {
-        self.chosen_in(start, weights, passes(start.instance()))
+    /// The best of a given number of passes (1 to [`MAX_PASSES`]).
+    pub fn chosen_in<'i>(&self, start: &Layout<'i>, weights: &Weights, passes: usize) -> LearnedLayout<'i> {
+        let passes: Vec<Pass> = (0..passes.clamp(1, MAX_PASSES)).map(Pass::nth).collect();
+        best(self.several(start, weights, &passes, 1))
     }
 
-    /// As [`LearnedModel::chosen`], in a given number of passes (1 to [`MAX_PASSES`]).
-    pub fn chosen_in<'i>(&self, start: &Layout<'i>, weights: &Weights, passes: usize) -> LearnedLayout<'i> {
+    /// The best placements of some passes, at most `most`, the best first. Of equally good ones it is the first.
+    pub fn several<'i>(&self, start: &Layout<'i>, weights: &Weights, passes: &[Pass], most: usize) -> Vec<LearnedLayout<'i>> {
         let start = Construction::of(start.clone(), *weights);
-        let passes = passes.clamp(1, MAX_PASSES);
-        let one = |pass: &Pass| {
+        let mut found: Vec<((usize, f64), LearnedLayout<'i>)> = Vec::new();
+        for pass in passes {
             let mut construction = start.clone();
             construction.finish(&self.net, pass);
-            let steps = construction.steps();
-            LearnedLayout { layout: construction.into_layout(), passes, pass: *pass, steps, refinement: Refinement::default() }
-        };
-        let mut best = one(&Pass::nth(0));
-        for n in 1..passes {
-            let next = one(&Pass::nth(n));
-            if rank(&next.layout) < rank(&best.layout) {
-                best = next;
+            let (steps, layout) = (construction.steps(), construction.into_layout());
+            let key = rank(&layout);
+            let at = found.partition_point(|(other, _)| other.0 < key.0 || (other.0 == key.0 && other.1 < key.1 - EQUAL));
+            let known = found.get(at).is_some_and(|(other, _)| other.0 == key.0 && other.1 <= key.1 + EQUAL);
+            if at < most && !known {
+                found.truncate(most - 1);
+                found.insert(
+                    at,
+                    (
+                        key,
+                        LearnedLayout { layout, passes: passes.len(), pass: *pass, steps, revised: 0, refinement: Refinement::default() },
+                    ),
+                );
             }
         }
-        best
+        found.into_iter().map(|(_, layout)| layout).collect()
     }
+}
+
+/// The best of some placements, the first among equals.
+fn best<'i>(of: impl IntoIterator<Item = LearnedLayout<'i>>) -> LearnedLayout<'i> {
+    let better = |best: LearnedLayout<'i>, next: LearnedLayout<'i>| if rank(&next.layout) < rank(&best.layout) { next } else { best };
+    of.into_iter().reduce(better).unwrap_or_else(|| unreachable!("at least one pass is made, and one placement kept"))
 }
 
 /// The order of layouts: fewer containers left out, then the lower objective.
@@ -153,8 +209,10 @@ pub fn rank(layout: &Layout<'_>) -> (usize, f64) {
     ((0..containers).filter(|c| layout.at(*c).is_none()).count(), layout.value())
 }
 
-fn passes(instance: &Instance) -> usize {
-    (WORK / (instance.containers().len() * instance.places().len().min(20)).max(1)).max(1)
+/// The passes for the size of an instance.
+fn network_passes(instance: &Instance) -> Vec<Pass> {
+    let passes = WORK / (instance.containers().len() * instance.places().len().min(20)).max(1);
+    (0..passes.clamp(1, MAX_PASSES)).map(Pass::nth).collect()
 }
 
 fn checksum(params: &[f32]) -> String {

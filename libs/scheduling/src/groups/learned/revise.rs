@@ -1,0 +1,65 @@
+//! Second thoughts: a part of a finished placement is taken out, and the network places it again, now that it knows where everything else is.
+//!
+//! Invariant: what is kept is never worse than what was there before, and containers that the placement began with stay where they are.
+
+use super::super::layout::Layout;
+use super::construct::{Construction, Pass, uniform};
+use super::model::rank;
+use super::net::ScoreNet;
+
+/// Containers times revisions of one placement.
+const WORK: usize = 24_000;
+/// The most revisions, and the fewest that are worth beginning.
+const MOST: usize = 200;
+const FEWEST: usize = 10;
+/// [`Pass::noise`] of the revisions, in turn.
+const NOISE: [f32; 4] = [0.0, 0.3, 0.6, 1.2];
+
+/// The number of revisions of a placement of so many containers.
+pub(super) fn revisions(containers: usize) -> usize {
+    Some((WORK / containers.max(1)).min(MOST)).filter(|many| *many >= FEWEST).unwrap_or(0)
+}
+
+/// Takes in turn a copy of an application, and what is on two places, out of a layout, and places it again; the better layout is kept.
+/// Returns how often that made it better. `start` is what the layout began with; `then` is done with each layout before it is judged, and
+/// ends the revisions when it returns false.
+pub(super) fn revise<'i>(
+    net: &ScoreNet,
+    layout: &mut Layout<'i>,
+    start: &Layout<'i>,
+    times: usize,
+    then: &mut dyn FnMut(&mut Layout<'i>) -> bool,
+) -> usize {
+    let instance = layout.instance();
+    let (copies, places) = (instance.copies().len(), instance.places().len());
+    if times == 0 || copies == 0 || places < 2 {
+        return 0;
+    }
+    let mut random = 0;
+    let mut pick = |of: usize| ((uniform(&mut random) * of as f32) as usize).min(of - 1);
+    let (mut best, mut better) = (rank(layout), 0);
+    for n in 0..times {
+        let mut next = layout.clone();
+        let part: Vec<u32> = if n % 2 == 0 {
+            instance.copies()[pick(copies)].clone()
+        } else {
+            let (here, there) = (pick(places), pick(places));
+            next.on(here).iter().chain(next.on(there).iter().filter(|_| here != there)).copied().collect()
+        };
+        part.iter().filter(|c| start.at(**c).is_none() && layout.at(**c).is_some()).for_each(|c| next.take(&[*c]));
+        let mut construction = Construction::of(next, layout.weights());
+        construction.finish(net, &Pass { noise: NOISE[n / 2 % NOISE.len()], seed: n as u64, ..Pass::default() });
+        let mut next = construction.into_layout();
+        let more = then(&mut next);
+        let key = rank(&next);
+        if key <= best {
+            better += usize::from(key < best);
+            (best, *layout) = (key, next);
+        }
+        if !more {
+            break;
+        }
+    }
+    layout.resync();
+    better
+}
