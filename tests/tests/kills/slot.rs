@@ -202,10 +202,12 @@ impl Slot {
             done(client, &self.group_y(side), "terminate").await?;
             self.group_y(side).approve(client).await?;
         }
-        if let Some(side) = self.scaled.take_if(|_| job != Job::Update) {
+        let scaled = self.scaled.take_if(|_| job != Job::Update);
+        if let Some(side) = scaled {
             self.scale(side, 0).await?;
         }
-        if job == Job::Scale {
+        // Until its claim has followed, x finds no room beside it.
+        if scaled.is_some() || job == Job::Scale {
             self.until_claimed(client).await;
         }
         match (job, self.y) {
