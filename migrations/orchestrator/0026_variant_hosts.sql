@@ -1,3 +1,3 @@
--- Keyed hashes of the names of hosts in what an app has in single members only, as `bundle.hosts`. What earlier versions stored has them in
--- `bundle.hosts`, until it is sealed with another key.
-alter table bundle_variant add column hosts bigint[] not null default '{}';
+-- As `bundle.hosts`, of what an app has in single members only. Null: not known, because an earlier version stored it; then it counts as a
+-- possible caller.
+alter table bundle_variant add column hosts bigint[];

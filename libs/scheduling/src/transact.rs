@@ -75,7 +75,10 @@ impl Ledger {
                 continue;
             }
             // Of the pods of a copy that grows some run already; the others need room beside these.
-            let copy = pending.iter().filter(|one| one.old.is_none()).find_map(|one| self.claim(&copy_of(&one.claim)?));
+            let copy = pending
+                .iter()
+                .filter(|one| one.old.is_none())
+                .find_map(|one| self.claim(&copy_of(&one.claim)?).filter(|copy| copy.member == member));
             let grown = copy.and_then(|copy| self.room_for_growth(copy));
             match grant(grown.as_ref().unwrap_or(room), pending) {
                 Ok(claims) => {

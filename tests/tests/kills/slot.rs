@@ -73,7 +73,7 @@ pub struct Slot {
     beside_documents: [u32; 2],
     /// The revisions of `sa` and `sb` that run.
     pub beside: [u32; 2],
-    /// The member on which the app beside x, if that is there, has one pod more.
+    /// The member (0 or 1) on which `sa` or `sb` has one pod more than its manifest says.
     scaled: Option<usize>,
 }
 
@@ -249,7 +249,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Gives the app that runs on a member, beside x if that is there, so many pods more than its manifest says, as a HorizontalPodAutoscaler does.
+    /// Scales `sa` (member 0) or `sb` (member 1) to so many pods more than its manifest says, as a HorizontalPodAutoscaler does.
     pub async fn scale(&self, side: usize, more: u32) -> anyhow::Result<()> {
         let params = PatchParams { field_manager: Some("kube-controller-manager".into()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"spec": {"replicas": self.size.replicas + more}}));

@@ -30,7 +30,7 @@ pub struct LearnedScore {
     /// What the trained network alone chooses.
     pub trained: Placed,
     pub untrained: Placed,
-    /// What the policy makes with both: the best passes refined, and the best of them.
+    /// What the whole policy makes with the trained weights, and below with the untrained ones.
     pub refined: Placed,
     pub untrained_refined: Placed,
     pub collapsed: bool,
@@ -38,7 +38,7 @@ pub struct LearnedScore {
     pub faults: Vec<String>,
 }
 
-/// A placement after the refinement that the learned policy ends with.
+/// A placement after one refinement of the effort that the learned policy has in all.
 pub fn refined(instance: &Instance, weights: &Weights, placed: &Placed) -> Placed {
     let mut layout = Layout::of(instance, *weights, &placed.at);
     let refinement = layout.refine(REFINEMENT);

@@ -9,7 +9,8 @@ use super::{SIDECAR, TOKEN, drain};
 /// Annotation of a Service whose selector was taken off: what it had, as JSON.
 const ORIGINAL: &str = "drover.io/original-spec";
 
-/// Annotation of a Deployment that got the sidecar in the cluster: by its metadata it is found when it does not ask for it any more.
+/// Annotation of a Deployment that got the sidecar in the cluster. When it no longer asks for scale to zero, the agent finds it by this,
+/// because only metadata is listed.
 pub const HAS_SIDECAR: &str = "drover.io/has-sidecar";
 
 /// Whether a Deployment has the sidecar, or a Service is one whose selector was taken off.

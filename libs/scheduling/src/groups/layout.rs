@@ -51,7 +51,7 @@ impl Change {
     }
 }
 
-/// The places of all containers. Changes are cheap; a layout is made once per run of a policy.
+/// The places of all containers. A change is cheap; a copy costs as much as the instance is large.
 #[derive(Clone, Debug)]
 pub struct Layout<'i> {
     instance: &'i Instance,

@@ -75,8 +75,9 @@ struct SteeredApp {
 }
 
 impl Keeper {
-    /// Watches begin with the first decision, or when an earlier agent has left slices, and end when the returned value and all its clones are dropped. A cluster without
-    /// KPA policies is not watched, and the agent needs no rights for it.
+    /// Watches begin with the first decision, or when slices of an earlier agent are found, and end when the returned value and all its clones
+    /// are dropped. A cluster without KPA policies is not watched; the agent needs no rights for it, because being refused the list of slices
+    /// counts as none.
     pub fn new(client: Client, watched: Option<String>, tasks: Tasks) -> Arc<Self> {
         let (services, write_services) = reflector::store();
         let (slices, write_slices) = reflector::store();
@@ -108,7 +109,7 @@ impl Keeper {
                 Ok(found) if found.items.is_empty() => break,
                 Ok(_) => break self.start(),
                 Err(kube::Error::Api(status)) if status.code == 403 => break,
-                Err(error) => tracing::debug!(%error, "slices of an earlier agent cannot be looked for, will retry"),
+                Err(error) => tracing::warn!(%error, "slices of an earlier agent cannot be looked for, will retry"),
             }
             tokio::time::sleep(STEERED_WITHIN).await;
         }

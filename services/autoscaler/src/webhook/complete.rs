@@ -134,7 +134,9 @@ async fn pass(shared: &Shared, namespace: Option<&str>, acts: &Acts, said: &mut 
             failed.insert(app, error);
         }
     }
-    failed.into_values().next().map_or(Ok(()), Err)
+    let mut failed: Vec<String> = failed.into_values().collect();
+    failed.sort();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
 /// Namespaces and names of Deployments.
@@ -295,8 +297,8 @@ async fn undo(client: &Client, service: Value, namespace: &str, name: &str, poli
     }
 }
 
-/// Takes off what an app has got that did not become whole before it stopped asking for scale to zero: its Service has its selector, so
-/// nothing is found by that. The sidecar goes last, with the mark by which a later pass finds what is left.
+/// Undoes scale to zero for an app that stopped asking for it before its Service lost the selector, so that [`undo_others`] does not find it.
+/// The sidecar and its mark go last: a later pass finds by the mark what is left.
 async fn take_rest(client: &Client, (namespace, name): &(String, String)) -> Result<(), String> {
     let left = |found: &Value| !is_asked(found) && !is_by_drover(found);
     let Some(deployment) = read(client, &DEPLOYMENT, namespace, name).await?.filter(left) else { return Ok(()) };
@@ -305,7 +307,8 @@ async fn take_rest(client: &Client, (namespace, name): &(String, String)) -> Res
     for service in made.into_iter().filter_map(|service| service.metadata.name) {
         delete_made(client, &SERVICE, namespace, &service).await?;
     }
-    if has_left(&deployment) {
+    // An earlier agent has put the sidecar in without the mark.
+    if is_expanded(&deployment) || has_left(&deployment) {
         replace(client, &DEPLOYMENT, plain(deployment)).await?;
         tracing::info!(namespace, deployment = name, "its sidecar goes, because it does not ask for scale to zero any more");
     }

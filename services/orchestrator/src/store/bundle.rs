@@ -148,7 +148,7 @@ pub async fn running_elsewhere(tx: &mut PgConnection, key: &SealKey, dig: Uuid, 
          join bundle on bundle.digest = running.digest
          where bundle.hosts && $2 or bundle.sealed is null
             or exists (select from bundle_variant variant
-                       where variant.digest = bundle.digest and (variant.hosts && $2 or variant.sealed is null))",
+                       where variant.digest = bundle.digest and (variant.hosts is null or variant.hosts && $2))",
     )
     .bind(dig)
     .bind(hashes)

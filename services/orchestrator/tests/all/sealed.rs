@@ -80,7 +80,7 @@ async fn start_seals_bundles_again_with_the_newest_key() {
         .execute(store.pool())
         .await
         .unwrap();
-    sqlx::query("update bundle_variant set objects = $1, sealed = null, hosts = '{}'")
+    sqlx::query("update bundle_variant set objects = $1, sealed = null, hosts = null")
         .bind(json!(as_rendered.1))
         .execute(store.pool())
         .await

@@ -137,9 +137,9 @@ impl Worker {
         let starting = due.iter().any(|object| object.may_be_scaled() && unapplied(object));
         let running = if starting { store::inventory::scaled_elsewhere(&self.app.store, &desired).await? } else { Default::default() };
         let starts = due.iter().map(|object| running.get(&*object.id).copied().filter(|_| unapplied(object))).collect();
-        // What was applied with the same digest needs no preflight; only new or changed objects do.
+        // An object applied with the same digest passed its preflight then; only new or changed objects need one.
         let inventory = &self.bindings[&id].inventory;
-        let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest && item.applied.is_some());
+        let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
         let shared = match self.sharers(member, id, &due).await? {
             Ok(shared) => self.with_names(id, &due, shared),
             Err(None) => return Ok(Outcome::Again),

@@ -1,7 +1,7 @@
 //! Writes the objects of one binding into its member.
 //!
-//! Order: preflight, if there are several objects; the inventory records the intention (unless the desired state has changed by then);
-//! the member is changed.
+//! Order: preflight, unless there is only a single new object; the inventory records the intention (unless the desired state has changed
+//! by then); the member is changed.
 //! After a crash at any point the next pass finds everything that was written. Does not use the worker's view, so that several
 //! bindings of a member are written at once; at most one write per binding and per object address runs at a time.
 
@@ -20,7 +20,7 @@ use crate::store;
 
 /// The code of a write that a dry run has shown to be impossible.
 const PREFLIGHT: &str = "preflight_failed";
-/// The code of a write that failed after others of the binding, perhaps.
+/// The code of a write that the member refused when it was applied; other objects of the binding may be written already.
 const APPLY: &str = "apply_failed";
 
 /// One write: the objects of a binding that are to be applied.
@@ -92,9 +92,10 @@ impl Write {
         Written { id: self.desired.id, due: self.due, intended, applied, end }
     }
 
-    /// Whether there is only one object: the attempt to apply it tells as much as a dry run, and leaves nothing half done.
+    /// Whether there is only one object, which was not applied before: the attempt tells as much as a dry run, and leaves nothing half done.
+    /// An update is tried first, because what is recorded of the applied object must survive a refusal.
     fn is_single(&self) -> bool {
-        self.due.len() == 1
+        self.due.len() == 1 && self.uids.iter().all(Option::is_none)
     }
 
     /// Runs the preflight and records the intention.

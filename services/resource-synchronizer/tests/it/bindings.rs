@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, daemon_set, deployment, service};
 use drover_api::bindings::{DesiredBinding, DesiredState, Phase, Preflight, PreflightAnswer};
 use drover_api::grants::Grants;
-use drover_kubesim::Operation;
+use drover_kubesim::{Fault, Operation};
 use drover_testkit::{eventually, openapi};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
@@ -94,6 +94,25 @@ async fn update_deletes_dropped_objects_only_once_it_is_ready() {
     .await;
     assert_eq!(status.code.as_deref(), Some("unschedulable"));
     assert!(stack.api::<ConfigMap>().get_opt("kept").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn refused_update_of_a_single_object_is_taken_back_without_a_write() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("settings", "1")]).await;
+    stack.bundle("b2", vec![config("settings", "2")]).await;
+    let first = binding("shop", "b1");
+    stack.desire(&first).await;
+    stack.reaches(&first, Phase::Ready).await;
+    // As a new rule that refuses what runs, too.
+    stack.sim.fault(MEMBER, Fault::Path { contains: "/configmaps".into(), writes: true, code: 403 });
+    let second = DesiredBinding { digest: "b2".into(), fence: 2, ..first.clone() };
+    stack.desire(&second).await;
+    assert_eq!(stack.reaches(&second, Phase::Failed).await.code.as_deref(), Some("preflight_failed"));
+    let back = DesiredBinding { fence: 3, ..first };
+    stack.desire(&back).await;
+    stack.reaches(&back, Phase::Ready).await;
+    assert_eq!(stack.api::<ConfigMap>().get("settings").await.unwrap().data.unwrap()["value"], "1");
 }
 
 #[tokio::test]
@@ -286,13 +305,13 @@ async fn crd_is_applied_before_and_deleted_after_objects_of_its_kind() {
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
-    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"size": 1}});
-    stack.bundle("b1", vec![thing, definition]).await;
+    let thing = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": {"size": 1}});
+    stack.bundle("b1", vec![thing("x"), thing("y"), definition]).await;
     let desired = binding("things", "b1");
     stack.desire(&desired).await;
     let status = stack.reaches(&desired, Phase::Ready).await;
-    assert_eq!(status.objects.iter().filter(|object| object.applied && object.ready).count(), 2);
-    assert_eq!(stack.sim.created(MEMBER, "things.example.com", "default", "x"), 1);
+    assert_eq!(status.objects.iter().filter(|object| object.applied && object.ready).count(), 3);
+    assert_eq!(["x", "y"].map(|name| stack.sim.created(MEMBER, "things.example.com", "default", name)), [1, 1]);
     stack.desire(&absent(&desired)).await;
     stack.reaches(&absent(&desired), Phase::Gone).await;
     eventually(PATIENCE, async || {

@@ -186,7 +186,7 @@ impl<'i> Construction<'i> {
         }
     }
 
-    /// By how much more than its size a unit counts in the order.
+    /// The factor for the size of a unit in the order: 1 without a shuffle, else up to 1 + shuffle.
     fn deviation(&mut self) -> f64 {
         if self.shuffle > 0.0 { 1.0 + self.shuffle * f64::from(uniform(&mut self.random)) } else { 1.0 }
     }
@@ -299,7 +299,7 @@ pub struct Pass {
     pub noise: f32,
     /// How far the order of the units deviates from largest first: a size counts up to 1 + this times more.
     pub shuffle: f64,
-    /// Seed of both.
+    /// Seed of the noise and of the changed order.
     pub seed: u64,
 }
 
@@ -358,7 +358,7 @@ pub(super) fn uniform(state: &mut u64) -> f32 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^= z >> 31;
-    ((z >> 40) as f32 + 0.5) / (1_u64 << 24) as f32
+    (((z >> 40) as f32 + 0.5) / (1_u64 << 24) as f32).min(1.0 - f32::EPSILON / 2.0)
 }
 
 /// The index of the best score, the first among equals.

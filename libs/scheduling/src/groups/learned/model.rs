@@ -19,7 +19,7 @@ const WORK: usize = 30_000;
 
 /// The effort of all refinements together, see [`Layout::refine`].
 pub const REFINEMENT: u64 = 2_500_000;
-/// So many times fewer revisions are refined than are made without it.
+/// After the refinement, revisions that are refined too are made: this many times fewer than before it.
 const REFINED_LESS: usize = 2;
 /// The most placements that are refined.
 const CANDIDATES: usize = 6;
@@ -138,7 +138,7 @@ impl LearnedModel {
             found.refinement = refined(&mut found.layout, REFINEMENT).0;
             found
         }));
-        let times = revisions(start.instance().containers().len()) / REFINED_LESS;
+        let times = revisions(start.instance()) / REFINED_LESS;
         let mut exchanges = 0;
         let mut then = |layout: &mut Layout<'i>| {
             let (refinement, more) = refined(layout, REFINEMENT / 10);
@@ -160,7 +160,7 @@ impl LearnedModel {
     }
 
     fn revised<'i>(&self, mut found: LearnedLayout<'i>, start: &Layout<'i>) -> LearnedLayout<'i> {
-        let times = revisions(start.instance().containers().len());
+        let times = revisions(start.instance());
         found.revised = revise(&self.net, &mut found.layout, start, times, &mut |_| true);
         found
     }

@@ -1,13 +1,15 @@
 //! Second thoughts: a part of a finished placement is taken out, and the network places it again, now that it knows where everything else is.
 //!
-//! Invariant: what is kept is never worse than what was there before, and containers that the placement began with stay where they are.
+//! Invariant: the layout kept is, up to rounding, never worse than the one before, and containers that the placement began with are never
+//! taken out.
 
+use super::super::instance::Instance;
 use super::super::layout::Layout;
 use super::construct::{Construction, Pass, uniform};
 use super::model::rank;
 use super::net::ScoreNet;
 
-/// Containers times revisions of one placement.
+/// The most of containers (or places, if there are more) times revisions.
 const WORK: usize = 24_000;
 /// The most revisions, and the fewest that are worth beginning.
 const MOST: usize = 200;
@@ -15,9 +17,11 @@ const FEWEST: usize = 10;
 /// [`Pass::noise`] of the revisions, in turn.
 const NOISE: [f32; 4] = [0.0, 0.3, 0.6, 1.2];
 
-/// The number of revisions of a placement of so many containers.
-pub(super) fn revisions(containers: usize) -> usize {
-    Some((WORK / containers.max(1)).min(MOST)).filter(|many| *many >= FEWEST).unwrap_or(0)
+/// The number of revisions of a placement.
+pub(super) fn revisions(instance: &Instance) -> usize {
+    let size = instance.containers().len().max(instance.places().len()).max(1);
+    let many = (WORK / size).min(MOST);
+    if many < FEWEST { 0 } else { many }
 }
 
 /// Takes in turn a copy of an application, and what is on two places, out of a layout, and places it again; the better layout is kept.

@@ -57,6 +57,8 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
     if let Some(next) = ctx.state.moves[index].next.clone() {
         match replace::claim_next(ctx, index, next.clone(), fence).await? {
             NextClaim::Held => {}
+            // As in `start::claim`: there may be room for what the plan was made for.
+            NextClaim::Refused(_) if ctx.state.moves[index].request.take().is_some() => return Ok(Preparation::Again),
             NextClaim::Refused(reason) => {
                 replace::choose_next(&mut ctx.state.moves[index], &next, &reason)?;
                 return Ok(Preparation::Again);

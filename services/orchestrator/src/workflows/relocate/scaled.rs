@@ -1,4 +1,4 @@
-//! What a copy claims that starts with the number of pods that somebody else has chosen for the app.
+//! What the new copy of a moved app claims where somebody else has chosen the number of its pods.
 
 use std::collections::BTreeMap;
 

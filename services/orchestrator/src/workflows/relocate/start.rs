@@ -71,8 +71,8 @@ pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
 pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     ctx.progress("claiming room at the destinations");
     let mut claimed = transact(ctx, "claim").await?;
-    // A plan is for what was claimed when it was made. Where no more fits, that is what it was made for; the claim follows later, as that of
-    // every app that grows. Tried again after a kill, the first transaction finds the claims of the second, and is refused once more.
+    // The plan found room for what the old copies had claimed. If the numbers that run do not fit, that is claimed instead, and the rest is
+    // growth later. A repeated step is refused the first transaction again, because the claims of the second exist.
     if claimed.as_ref().is_err_and(is_refused) && ctx.state.moves.iter().any(|moving| moving.request.is_some()) {
         ctx.state.moves.iter_mut().for_each(|moving| moving.request = None);
         claimed = transact(ctx, "claim/as_planned").await?;
