@@ -46,8 +46,8 @@ fn by_node(amounts: BTreeMap<&str, Amounts>) -> ByNode {
     some.map(|(node, amounts)| (node.to_owned(), amounts)).collect::<BTreeMap<String, Amounts>>().into()
 }
 
-/// The observations of the copies among `claims` that have a claim for additional pods beside theirs, and what is observed of these pods, by
-/// claim.
+/// By claim: what is observed of each copy among `claims` that has another claim for additional pods, without these pods; and what is observed
+/// of the additional pods.
 pub(crate) fn divided<'c>(capacity: &Capacity, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) -> BTreeMap<Uuid, Observed> {
     let mut divided = BTreeMap::new();
     for (more, copy) in claims.clone().filter_map(|more| Some((more, copy_of(more)?))) {

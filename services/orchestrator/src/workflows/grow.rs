@@ -2,8 +2,8 @@
 //! newcomer like any other, which may go only where the copy is: a decision, else a plan and the moves that it needs.
 //!
 //! The room is claimed under ids of its own while it is made. Pods that start in it meanwhile, or ran before without being claimed, are a part
-//! of that claim ([`Demand::grows`]). In one ledger transaction these claims are then released and the claim of the
-//! copy grows. Nothing in a member is changed but by the moves: the pods are there already and wait for nodes.
+//! of that claim ([`Demand::grows`]). In one ledger transaction these claims are then released and the claim of the copy grows. Nothing in a
+//! member is changed but by the moves: the pods are there already and wait for nodes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Second thoughts: a part of a finished placement is taken out, and the network places it again, now that it knows where everything else is.
+//! Revisions: a part of a finished placement is taken out, and the network places it again, now that everything else has its place.
 //!
 //! Invariant: the layout kept is, up to rounding, never worse than the one before, and containers that the placement began with are never
 //! taken out.
