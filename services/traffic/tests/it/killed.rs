@@ -109,7 +109,10 @@ async fn process_that_is_killed_breaks_only_its_own_connections() {
 async fn killed_at(point: &str) {
     let shop = Shop::start().await;
     let table = shop.dir.path().join("table.json");
-    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains("shop.example"))).await;
+    // The route may be stored some time before its endpoints.
+    let needed: Vec<_> = shop.pods.iter().map(|(_, address)| address.to_string()).chain(["shop.example".to_owned()]).collect();
+    let stored = |text: &String| needed.iter().all(|part| text.contains(part));
+    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(stored)).await;
     let at = || SocketAddr::from(([127, 0, 0, 1], free_port()));
     let armed = |command: &mut Command| {
         command.env("DROVER_FAILPOINTS", format!("{point}=crash"));
