@@ -65,6 +65,65 @@ fn trace_reads_csv_and_repeats_per_seed() {
     }
 }
 
+/// Share of the seconds with more than this rate, in per cent.
+fn above(rates: &[f64], rate: f64) -> f64 {
+    100.0 * rates.iter().filter(|one| **one > rate).count() as f64 / rates.len() as f64
+}
+
+fn mean(rates: &[f64]) -> f64 {
+    rates.iter().sum::<f64>() / rates.len() as f64
+}
+
+/// The rate below which this share of the seconds stays.
+fn percentile(rates: &[f64], share: f64) -> f64 {
+    let mut sorted = rates.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(share * sorted.len() as f64) as usize]
+}
+
+/// How far the rates of one time tell those of `later` seconds after it.
+fn autocorrelation(rates: &[f64], later: usize) -> f64 {
+    let mean = mean(rates);
+    let product = |lag: usize| rates.iter().zip(&rates[lag..]).map(|(one, other)| (one - mean) * (other - mean)).sum::<f64>();
+    product(later) / product(0)
+}
+
+#[track_caller]
+fn near(what: &str, got: f64, published: f64, tolerance: f64) {
+    assert!((got - published).abs() <= tolerance, "{what}: {got:.3}, but {published} is published");
+}
+
+/// What is published of both traces; docs/how-to/autoscaling.md has the same numbers.
+#[test]
+fn generated_loads_have_the_published_shapes() {
+    for seed in 1..=5 {
+        let launch = Trace::generate(Shape::Launch, 20_000, 948.4, seed);
+        let rates = launch.rates();
+        for (capacity, share) in [(291.1, 79.0), (510.2, 22.0), (729.3, 1.9)] {
+            near("launch: seconds that need more pods, %", above(rates, capacity), share, 0.1);
+        }
+        near("launch: mean", mean(rates), 402.0, 4.0);
+        near("launch: median", percentile(rates, 0.5), 378.0, 4.0);
+        near("launch: mean before second 5,000", mean(&rates[..5_000]), 493.0, 50.0);
+        // The launch was at 09:41:55, its highest minute at 09:49.
+        let highest = (0..rates.len()).max_by(|one, other| rates[*one].total_cmp(&rates[*other])).unwrap();
+        assert!((5_714..6_600).contains(&highest), "the launch peaks at second {highest}");
+
+        let idle = Trace::generate(Shape::Idle, 20_000, 948.4, seed);
+        let rates = idle.rates();
+        for (capacity, share) in [(291.1, 4.1), (510.2, 0.4), (729.3, 0.0)] {
+            near("idle: seconds that need more pods, %", above(rates, capacity), share, 0.1);
+        }
+        near("idle: mean", mean(rates), 127.0, 2.0);
+        near("idle: 95th percentile", percentile(rates, 0.95), 278.0, 3.0);
+        near("idle: autocorrelation after a minute", autocorrelation(rates, 1), 0.84, 0.04);
+        near("idle: autocorrelation after an hour", autocorrelation(rates, 60), 0.69, 0.08);
+    }
+    // Other lengths and peaks have the same shape.
+    let short = Trace::generate(Shape::Launch, 1_000, 80.0, 1);
+    near("short launch: seconds that need more than two of four pods, %", above(short.rates(), 80.0 * 510.2 / 948.4), 22.0, 0.2);
+}
+
 #[test]
 fn sim_spec_refuses_impossible_values() {
     let fine = SimSpec::default();

@@ -7,6 +7,7 @@ mod arrivals;
 mod drive;
 mod pods;
 mod queue;
+mod shape;
 mod trace;
 mod train;
 
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use arrivals::Arrivals;
 pub use drive::{Driver, Run, Sample, drive};
-pub use trace::{Shape, Trace, TraceError};
+pub use shape::Shape;
+pub use trace::{Trace, TraceError};
 pub use train::{Schedule, train};
 
 use drover_autoscaling::qlearning::Capacity;
