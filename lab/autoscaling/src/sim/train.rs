@@ -25,7 +25,7 @@ impl Default for Schedule {
 
 impl Schedule {
     /// Share at a decision.
-    fn at(&self, decision: u64) -> f64 {
+    pub fn at(&self, decision: u64) -> f64 {
         let passed = i32::try_from(decision).unwrap_or(i32::MAX);
         (self.epsilon * self.decay.powi(passed)).max(self.floor)
     }

@@ -19,8 +19,9 @@ use super::stack::{Stack, folder};
 use super::{Size, cell, machine, world};
 use crate::dev::kube as local;
 
-const IMAGE: &str = "drover.local/drover";
-const VERSION: &str = "bench";
+/// Name and version of the image that [`image`] writes.
+pub const IMAGE: &str = "drover.local/drover";
+pub const VERSION: &str = "bench";
 /// Workloads of one pod each, with a policy.
 const WORKLOADS: usize = 20;
 const ARCHIVER: &str = include_str!("../../../../deploy/local-kube/images/mkimage.py");
@@ -35,7 +36,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     let folder = folder()?;
-    let image = image(folder.path())?;
+    let image = image(folder.path(), &["drover-autoscaler", "drover-memory-guard"])?;
     let set = local::Set { dir: Some(folder.path().join("kube")) };
     let up = local::Up {
         clusters: 1,
@@ -145,12 +146,15 @@ fn pods_of(program: &str, role: &str) -> Vec<u32> {
     pids.filter(is_one).collect()
 }
 
-/// Writes an archive with both programs of this build, without debug information, and the libraries that they load.
-fn image(folder: &Path) -> Result<PathBuf> {
+/// Writes an archive with these programs of this build, without debug information, and the libraries that they load. The first is its entry point.
+///
+/// # Errors
+/// A program is not built, or a tool is missing.
+pub fn image(folder: &Path, programs: &[&str]) -> Result<PathBuf> {
     let [script, archive] = ["mkimage.py", "image.tar"].map(|name| folder.join(name));
     std::fs::write(&script, ARCHIVER)?;
     let mut files = Vec::new();
-    for name in ["drover-autoscaler", "drover-memory-guard"] {
+    for name in programs {
         let (program, stripped) = (beside(name)?, folder.join(name));
         output(Command::new("strip").arg("-o").arg(&stripped).arg(&program))?;
         files.push(format!("{}=/bin/{name}", stripped.display()));
@@ -159,7 +163,8 @@ fn image(folder: &Path) -> Result<PathBuf> {
     }
     files.sort();
     files.dedup();
-    output(Command::new("python3").arg(&script).arg(&archive).args([&format!("{IMAGE}:{VERSION}"), "/bin/drover-autoscaler"]).args(files))?;
+    let entry = format!("/bin/{}", programs.first().context("an image needs a program")?);
+    output(Command::new("python3").arg(&script).arg(&archive).args([&format!("{IMAGE}:{VERSION}"), &entry]).args(files))?;
     Ok(archive)
 }
 

@@ -8,7 +8,7 @@
 //! run.
 
 mod agent;
-mod agents;
+pub(crate) mod agents;
 mod autoscale;
 mod bare;
 mod burst;

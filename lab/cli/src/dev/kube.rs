@@ -163,6 +163,19 @@ pub async fn down(options: &Down) -> Result<()> {
     kube(args, &options.set, "stopping", &[]).await.map(drop)
 }
 
+/// Takes a set down when it is dropped, and waits for that: so an interrupted command leaves no real node behind, with its namespaces and
+/// mounts. Made before the set is started.
+pub struct TakenDown(pub Set);
+
+impl Drop for TakenDown {
+    fn drop(&mut self) {
+        let (Some(dir), Ok(scripts)) = (&self.0.dir, scripts::directory()) else { return };
+        let mut down = std::process::Command::new("bash");
+        down.arg(scripts.join("kube.sh")).args(["down", "--dir"]).arg(dir);
+        let _ = down.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
 /// The clusters of the set.
 ///
 /// # Errors

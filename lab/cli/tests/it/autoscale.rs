@@ -61,3 +61,15 @@ fn experiment_without_traces_fails_its_checks() {
     let checks = report["checks"].as_array().unwrap();
     assert!(checks.len() == 7 && checks.iter().all(|check| check["ok"] == false && check["got"] == "no trace"), "{checks:?}");
 }
+
+#[test]
+fn real_experiment_refuses_options_of_the_simulated_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for (wrong, says) in
+        [(&["--real", "--seeds", "5"][..], "'--seeds <SEEDS>'"), (&["--speed", "40"], "--real"), (&["--real", "--speed", "1"], "5..=100")]
+    {
+        let output = drover(dir.path(), &[&["experiment", "autoscaling"], wrong].concat(), "");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(says), "{wrong:?}: {said}");
+    }
+}

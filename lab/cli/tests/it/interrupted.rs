@@ -45,14 +45,17 @@ fn bench() -> Vec<&'static str> {
     [&["bench"][..], &["idle"; 50], &["--size", "small"]].concat()
 }
 
-/// Runs `drover` with its temporary files in `folder`; returns once services, Postgres and members run.
-fn start(folder: &Path, command: &[&str]) -> Child {
+/// What runs when a benchmark on simulated members has begun: services, Postgres and members.
+const STACK: [&str; 3] = [" up ", "postgres -D", " dev sim "];
+
+/// Runs `drover` with its temporary files in `folder`; returns once all of `parts` run.
+fn start(folder: &Path, command: &[&str], parts: &[&str]) -> Child {
     let mut bench = Command::new(crate::LAB);
     bench.args(command).env("TMPDIR", folder).env_remove("DATABASE_URL");
     let log = std::fs::File::create(folder.with_extension("log")).unwrap();
     let bench = bench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
     let runs = |part: &str| processes(folder).iter().any(|(_, command)| command.contains(part));
-    until("it does not start", || runs(" up ") && runs("postgres -D") && runs(" dev sim "), || log_of(folder));
+    until("it does not start", || parts.iter().all(|part| runs(part)), || log_of(folder));
     bench
 }
 
@@ -62,11 +65,15 @@ fn log_of(folder: &Path) -> String {
 
 /// Interrupts a command with `interrupt`, which gets its process, and asserts that nothing is left.
 fn nothing_is_left_after(command: &[&str], interrupt: impl Fn(&Child, &Path)) -> std::process::ExitStatus {
+    nothing_of_it_is_left_after(command, &STACK, interrupt)
+}
+
+fn nothing_of_it_is_left_after(command: &[&str], parts: &[&str], interrupt: impl Fn(&Child, &Path)) -> std::process::ExitStatus {
     let _alone = crate::alone();
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("tmp");
     std::fs::create_dir(&folder).unwrap();
-    let mut bench = start(&folder, command);
+    let mut bench = start(&folder, command, parts);
     interrupt(&bench, &folder);
     let status = bench.wait().unwrap();
     let left = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
@@ -85,6 +92,18 @@ fn interrupted_bench_leaves_nothing() {
 fn interrupted_experiment_on_clusters_leaves_nothing() {
     let experiment = ["experiment", "occupancy", "--members", "sim", "--draws", "50"];
     let status = nothing_is_left_after(&experiment, |bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+#[ignore = "long: a real kubelet"]
+fn interrupted_experiment_on_a_kubelet_leaves_no_node() {
+    if drover_testkit::needs("DROVER_KUBE_BIN").is_none() {
+        return;
+    }
+    let experiment = ["experiment", "autoscaling", "--real"];
+    let status =
+        nothing_of_it_is_left_after(&experiment, &["kubelet --config"], |bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
     assert_eq!(status.code(), Some(130));
 }
 

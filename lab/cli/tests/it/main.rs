@@ -29,10 +29,11 @@ fn drover() -> PathBuf {
 
 #[test]
 fn help_is_as_reviewed() {
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 14] = [
         &["dev"],
         &["demo"],
         &["experiment"],
+        &["experiment", "autoscaling"],
         &["experiment", "occupancy"],
         &["experiment", "redistribution"],
         &["experiment", "rejection"],

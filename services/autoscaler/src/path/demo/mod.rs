@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod load;
+pub mod replay;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

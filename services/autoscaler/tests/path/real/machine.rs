@@ -1,4 +1,4 @@
-//! A cluster with one real node that has the autoscaler's image; it is removed when the test ends.
+//! Clusters with one real node each, which have the autoscaler's image; they are removed when the test ends.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -53,35 +53,57 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The cluster.
+/// A cluster.
 #[derive(Clone)]
 pub struct Machine(Arc<Inner>);
 
 struct Inner {
-    dir: tempfile::TempDir,
+    name: &'static str,
     client: Client,
+    set: Arc<Set>,
+}
+
+/// What all clusters of a test share.
+struct Set {
+    dir: tempfile::TempDir,
     bin: PathBuf,
 }
 
 impl Machine {
-    /// Starts the cluster and waits for its node; `more` are arguments of deploy/local-kube.
+    /// Starts a cluster and waits for its node; `more` are arguments of deploy/local-kube.
     pub async fn up(more: &[&str]) -> Self {
+        let [machine] = Self::all_up(["kpa"], more).await;
+        machine
+    }
+
+    /// Starts clusters with these names.
+    pub async fn all_up<const N: usize>(names: [&'static str; N], more: &[&str]) -> [Self; N] {
         let bin = PathBuf::from(std::env::var_os("DROVER_KUBE_BIN").unwrap());
         let dir = tempfile::Builder::new().prefix("kpa").tempdir().unwrap();
         let image = Image::new(IMAGE, "/bin/drover-autoscaler").built(Path::new(AGENT), "/bin/drover-autoscaler").write(dir.path());
         let script = repository().join("deploy/local-kube/kube.sh");
         let owner = std::process::id().to_string();
-        let arguments = ["up", "--real", "--names", "kpa", "--nodes", "1", "--owner", &owner, "--dir"];
+        let all = names.join(",");
+        let arguments = ["up", "--real", "--names", &all, "--nodes", "1", "--owner", &owner, "--dir"];
         run(Command::new(script).args(arguments).arg(dir.path().join("set")).args(more).env("EXTRA_IMAGES", image)).await;
-        let kubeconfig = dir.path().join("set/kpa/kubeconfig");
-        let config = Kubeconfig::read_from(&kubeconfig).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
-        let client = Client::try_from(config).unwrap();
-        Self(Arc::new(Inner { dir, client, bin }))
+        let set = Arc::new(Set { dir, bin });
+        let mut clients = Vec::new();
+        for name in names {
+            let config = Kubeconfig::read_from(set.of(name).join("kubeconfig")).unwrap();
+            let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+            clients.push(Client::try_from(config).unwrap());
+        }
+        std::array::from_fn(|at| Self(Arc::new(Inner { name: names[at], client: clients[at].clone(), set: set.clone() })))
     }
 
-    fn kubeconfig(&self) -> PathBuf {
-        self.0.dir.path().join("set/kpa/kubeconfig")
+    /// A client of its API server, as administrator.
+    pub fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// The kubeconfig of its administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.0.set.of(self.0.name).join("kubeconfig")
     }
 
     /// Applies agent, activator and example as documented, except for the image, IP addresses instead of names (the cluster has no DNS) and
@@ -112,14 +134,19 @@ impl Machine {
 
     /// Gives the node's CPU priority over everything else on the machine, so that the measured capacity stays valid.
     pub fn favour(&self) {
-        let config = std::fs::read_to_string(self.0.dir.path().join("set/kpa/nodes/1/etc/kubelet.yaml")).unwrap();
+        let config = std::fs::read_to_string(self.0.set.of(self.0.name).join("nodes/1/etc/kubelet.yaml")).unwrap();
         let root = config.lines().find_map(|line| line.strip_prefix("cgroupRoot: /")).unwrap().trim();
         std::fs::write(Path::new("/sys/fs/cgroup/cpu").join(root).join("cpu.shares"), "65536").unwrap();
     }
 
+    /// A path in the test's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.set.dir.path().join(name)
+    }
+
     /// Writes a file in the test's directory.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.dir.path().join(name);
+        let path = self.path(name);
         std::fs::write(&path, text).unwrap();
         path
     }
@@ -135,7 +162,7 @@ impl Machine {
 
     /// Runs kubectl in the namespace `default`, and returns its output.
     pub async fn kubectl(&self, arguments: &str) -> String {
-        let mut command = Command::new(self.0.bin.join("kubectl"));
+        let mut command = Command::new(self.0.set.bin.join("kubectl"));
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments.split_whitespace());
         run(&mut command).await
     }
@@ -153,10 +180,16 @@ impl Machine {
     /// Runs bash in the node; returns whether it succeeded.
     pub async fn inside(&self, script: &str) -> bool {
         let node = repository().join("deploy/local-kube/node/node.sh");
-        let cluster = self.0.dir.path().join("set/kpa");
+        let cluster = self.0.set.of(self.0.name);
         let mut command = Command::new(node);
         command.arg("exec").arg(cluster).args(["1", "timeout", "2", "bash", "-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().await.unwrap().success()
+    }
+}
+
+impl Set {
+    fn of(&self, name: &str) -> PathBuf {
+        self.dir.path().join("set").join(name)
     }
 }
 
@@ -164,13 +197,18 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for of in ["deployment/drover-autoscaler --all-pods", "deployment/drover-activator"] {
-                let mut logs = std::process::Command::new(self.bin.join("kubectl"));
-                let logs = logs.arg("--kubeconfig").arg(self.dir.path().join("set/kpa/kubeconfig")).args(["-n", "kube-system", "logs"]);
+                let mut logs = std::process::Command::new(self.set.bin.join("kubectl"));
+                let logs = logs.arg("--kubeconfig").arg(self.set.of(self.name).join("kubeconfig")).args(["-n", "kube-system", "logs"]);
                 if let Ok(output) = logs.args(of.split(' ')).output() {
                     say(&String::from_utf8_lossy(&output.stdout));
                 }
             }
         }
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
         let script = repository().join("deploy/local-kube/kube.sh");
         let _ = std::process::Command::new(script).args(["down", "--dir"]).arg(self.dir.path().join("set")).stderr(Stdio::null()).status();
     }

@@ -1,6 +1,5 @@
 //! Real pods on a real kubelet, with the documented manifests: scaling from zero under an open-loop load fails no request.
 
-mod load;
 mod machine;
 mod paper;
 

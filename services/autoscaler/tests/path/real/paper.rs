@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use drover_autoscaler::path::demo::replay::{ReadyPods, Tally, due};
 use drover_autoscaler::policy::Plan;
 use drover_autoscaling::qlearning::{Capacity, QTable};
 use drover_autoscaling::{DecisionRecord, Observation, Policy, Steps};
@@ -19,7 +20,6 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::PATIENCE;
-use super::load::{Pods, Tally, due};
 use super::machine::{IMAGE, Machine, missing, run, say};
 
 /// Maximum number of pods.
@@ -47,7 +47,7 @@ async fn trained_table_scales_real_pods_and_reports_simulated_cost() {
     machine.kubectl(grant).await;
     let token = machine.kubectl("create token default --audience drover-autoscaler").await.trim().to_owned();
     apply(&machine, "app.yaml", &app()).await;
-    let pods = Pods::of(&machine, "web");
+    let pods = ReadyPods::of(&[machine.client()], "default", "web").unwrap();
 
     let (points, delay) = measured(&machine, &pods).await;
     let capacity = Capacity::fit(&points).unwrap();
@@ -113,7 +113,7 @@ async fn apply(machine: &Machine, name: &str, object: &Value) {
 }
 
 /// Requests per second of one, two and four pods, and the seconds until a new pod serves; ends with one pod.
-async fn measured(machine: &Machine, pods: &Pods) -> (Vec<(i32, f64)>, f64) {
+async fn measured(machine: &Machine, pods: &ReadyPods) -> (Vec<(i32, f64)>, f64) {
     let (mut points, mut delay) = (Vec::new(), 0.0_f64);
     for count in [1, 2, MOST, 1] {
         machine.kubectl(&format!("scale deployment web --replicas={count}")).await;
@@ -164,7 +164,7 @@ struct Lived {
 }
 
 /// Replays the day while the agent scales.
-async fn lived(machine: &Machine, pods: &Pods, rates: &[f64], policy: &Value, agents: Vec<String>, token: String) -> Lived {
+async fn lived(machine: &Machine, pods: &ReadyPods, rates: &[f64], policy: &Value, agents: Vec<String>, token: String) -> Lived {
     let tally = Arc::new(Tally::default());
     apply(machine, "policy.yaml", policy).await;
     let began = super::unix();

@@ -1,5 +1,7 @@
 //! `drover experiment autoscaling`: the RL-HPA paper's cases, compared with policies that the paper leaves out.
 
+mod real;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,12 +14,21 @@ use indicatif::ProgressBar;
 
 use super::{Common, finish};
 use crate::autoscale::read_trace;
+use crate::bench::cleanup;
 use crate::data;
 use drover::globals::Format;
 
 /// `drover experiment autoscaling`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  drover experiment autoscaling --data traces/ --seeds 5 --out autoscaling/")]
+#[command(after_help = "\
+With --real the launch trace is played to pods on a real kubelet (root), which is started for that and removed at the end, also after \
+Ctrl-C. Case b learns in one pass over the first quarter of it in the cluster, case c in one pass in the simulator; then the agent scales \
+both over the rest. The peak is what four of the pods serve, as in the paper; they serve about 20 requests per second each. With the default \
+speed it takes about 20 minutes.
+
+Examples:
+  drover experiment autoscaling --data traces/ --seeds 5 --out autoscaling/
+  drover experiment autoscaling --real --speed 40 --out real/")]
 pub struct AutoscalingArgs {
     /// Options of every experiment.
     #[command(flatten)]
@@ -35,6 +46,12 @@ pub struct AutoscalingArgs {
     /// Leave out the generated traces.
     #[arg(long)]
     pub no_generated: bool,
+    /// Carry out the paper's case b, one pass of learning in a real cluster, on a kubelet of this machine; needs root.
+    #[arg(long, conflicts_with_all = ["seeds", "trace", "no_generated"])]
+    pub real: bool,
+    /// How many times as fast the trace is played with --real: its 20,000 s take 1,000 s at 20.
+    #[arg(long, value_name = "TIMES", default_value_t = 20, requires = "real", value_parser = clap::value_parser!(u16).range(5..=100))]
+    pub speed: u16,
 }
 
 /// The paper's two traces, as the checks name them, and the generated ones of the same shape.
@@ -46,11 +63,14 @@ const TRACES: [(&str, &str, &str, Shape); 2] = [
 const COST: f64 = 1.10;
 const EXPIRED: f64 = 1.02;
 
-/// Compares the policies on every load, and delivers the report.
+/// Compares the policies on every load, or carries out case b in a cluster, and delivers the report.
 ///
 /// # Errors
 /// A trace cannot be read, or a file cannot be written.
 pub fn run(args: &AutoscalingArgs, format: Format) -> Result<ExitCode> {
+    if args.real {
+        return cleanup::run(real::measure(args, format));
+    }
     let plan = Plan { first_seed: args.common.seed, seeds: args.seeds, ..Plan::default() };
     let mut traces: Vec<(String, Option<Trace>)> = Vec::new();
     let data = args.data.clone().unwrap_or_else(found);
@@ -80,6 +100,17 @@ pub fn run(args: &AutoscalingArgs, format: Format) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     finish(&report(&plan, &compared, &data), &args.common, format)
+}
+
+/// The paper's main trace or, if it is not there, the generated one of its shape.
+fn main_trace(args: &AutoscalingArgs) -> Result<(String, Trace)> {
+    let (name, file, generated, shape) = TRACES[0];
+    let path = args.data.clone().unwrap_or_else(found).join(file);
+    if path.exists() {
+        return Ok((name.to_owned(), read_trace(&path)?));
+    }
+    let Plan { simulated, end, .. } = Plan::default();
+    Ok((generated.to_owned(), Trace::generate(shape, end, simulated.capacity.of(simulated.max_pods), args.common.seed)))
 }
 
 /// The first directory that has one of the traces.
@@ -218,4 +249,24 @@ fn checks(trace: &str, main: bool, comparison: Option<&Comparison>) -> Vec<Check
         beside(Outcome::mean_expired, EXPIRED),
     );
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_seven_checks_are_made_on_generated_traces_where_there_are_no_others() {
+        let plan = Plan { seeds: 2, training: 300, end: 900, targets: (80, 85), ..Plan::default() };
+        let compared: Vec<(String, Option<Comparison>)> = TRACES
+            .iter()
+            .flat_map(|(name, _, generated, shape)| {
+                let trace = Trace::generate(*shape, plan.end, 948.4, 1);
+                [((*name).to_owned(), None), ((*generated).to_owned(), Some(compare(&plan, &trace, &mut |_| {})))]
+            })
+            .collect();
+        let checks = report(&plan, &compared, Path::new("nowhere")).checks;
+        assert_eq!(checks.len(), 7);
+        assert!(checks.iter().all(|check| check.name.starts_with("generated-") && check.got != "no trace"), "{checks:?}");
+    }
 }
