@@ -102,11 +102,11 @@ fn refined_x9_is_close_to_the_best_known_value() {
     let (instance, weights) = (paper_at(9, Traffic::Local), Weights::default());
     let found = learned::Learned::new(LearnedModel::shipped().clone()).guard(&instance, &weights);
     println!("chosen {:.5}, refined {:.5}", found.refinement.before, found.refinement.after);
-    assert!(found.refinement.after < found.refinement.before && found.learned.value <= 0.033, "{:?}", found.refinement);
+    assert!(found.refinement.after < found.refinement.before && found.learned.value <= 0.028, "{:?}", found.refinement);
 }
 
 #[test]
-fn complete_is_never_worse_than_the_refinement_of_the_best_pass() {
+fn complete_is_never_worse_than_the_refinement_of_what_the_network_chose() {
     let (weights, model) = (Weights::default(), LearnedModel::shipped());
     let mut rng = fastrand::Rng::with_seed(5);
     let mut better = 0;
@@ -122,5 +122,5 @@ fn complete_is_never_worse_than_the_refinement_of_the_best_pass() {
         assert!((found.refinement.after - key.1).abs() < 1e-9, "{:?}", found.refinement);
         better += usize::from(key.1 < rank(&alone).1 - 1e-9);
     }
-    assert!(better > 0, "the refinement of another pass must be the best sometimes");
+    assert!(better > 0, "other passes, or repairs that are refined, must help sometimes");
 }

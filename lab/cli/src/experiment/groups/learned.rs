@@ -255,7 +255,7 @@ fn seeds(
     collected.report.checks.push(Check::holds(
         format!("{GENERATED} generated graphs on 31 to 60 nodes: learned without refinement beats cgs-greedy on most of them"),
         format!("in at least {needed} of {} seeds", models.len()),
-        format!("on {}; in brackets the median of f divided by greedy's; with revisions and refinement on {}", told(0), told(1)),
+        format!("on {}; in brackets the median of f divided by greedy's; with repairs and refinement on {}", told(0), told(1)),
         won >= needed,
     ));
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Layout ──▶ Construction (next unit, options) ──▶ Outlook (features) ──▶ ScoreNet (scores) ──▶ the best option, until all is placed
-//! several passes ──▶ the best one ──▶ revise (parts placed again) ──▶ Layout::refine
+//! several passes ──▶ the best one ──▶ repair (parts placed again) ──▶ Layout::refine
 //! ```
 //!
 //! It knows nothing of the number or the order of the places and of the applications that it was trained on. It is trained in `lab/groups`;
@@ -13,7 +13,7 @@ mod features;
 mod lanes;
 mod model;
 mod net;
-mod revise;
+mod repair;
 
 pub use construct::{ALL_PLACES, Construction, MAX_PASSES, Pass, best};
 pub use features::{FEATURES, Outlook, Unit, UnitCalls, UnitKind, request};

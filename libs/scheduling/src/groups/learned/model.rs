@@ -10,7 +10,7 @@ use super::super::objective::Weights;
 use super::super::refine::Refinement;
 use super::construct::{Construction, MAX_PASSES, Pass};
 use super::net::ScoreNet;
-use super::revise::{revise, revisions};
+use super::repair::{repair, repairs};
 
 /// The version of the file format. It changes with the features too.
 const FORMAT: u32 = 1;
@@ -19,7 +19,7 @@ const WORK: usize = 30_000;
 
 /// The effort of all refinements together, see [`Layout::refine`].
 pub const REFINEMENT: u64 = 2_500_000;
-/// After the refinement, revisions that are refined too are made: this many times fewer than before it.
+/// After the refinement, repairs that are refined too are made: this many times fewer than before it.
 const REFINED_LESS: usize = 2;
 /// The most placements that are refined.
 const CANDIDATES: usize = 6;
@@ -73,8 +73,6 @@ pub struct LearnedLayout<'i> {
     pub pass: Pass,
     /// Options taken in that pass.
     pub steps: usize,
-    /// How often placing a part again made it better.
-    pub revised: usize,
     /// What was changed afterwards.
     pub refinement: Refinement,
 }
@@ -133,21 +131,13 @@ impl LearnedModel {
             (refinement, effort > 0)
         };
         let mut candidates = self.several(start, weights, &network_passes(start.instance()), CANDIDATES);
-        let revised = self.revised(candidates.remove(0), start);
-        let mut best = best(std::iter::once(revised).chain(candidates).map(|mut found| {
+        let repaired = self.repaired(candidates.remove(0), start);
+        let mut best = best(std::iter::once(repaired).chain(candidates).map(|mut found| {
             found.refinement = refined(&mut found.layout, REFINEMENT).0;
             found
         }));
-        let times = revisions(start.instance()) / REFINED_LESS;
-        let mut exchanges = 0;
-        let mut then = |layout: &mut Layout<'i>| {
-            let (refinement, more) = refined(layout, REFINEMENT / 10);
-            exchanges += refinement.exchanges;
-            more
-        };
-        best.revised += revise(&self.net, &mut best.layout, start, times, &mut then);
-        best.refinement.exchanges += exchanges;
-        best.refinement.effort = REFINEMENT - effort;
+        let times = repairs(start.instance()) / REFINED_LESS;
+        repair(&self.net, &mut best.layout, start, times, &mut |layout| refined(layout, REFINEMENT / 10).1);
         best.refinement.after = best.layout.value();
         best
     }
@@ -156,12 +146,11 @@ impl LearnedModel {
     /// it were placed again.
     pub fn chosen<'i>(&self, start: &Layout<'i>, weights: &Weights) -> LearnedLayout<'i> {
         let passes = network_passes(start.instance());
-        self.revised(best(self.several(start, weights, &passes, 1)), start)
+        self.repaired(best(self.several(start, weights, &passes, 1)), start)
     }
 
-    fn revised<'i>(&self, mut found: LearnedLayout<'i>, start: &Layout<'i>) -> LearnedLayout<'i> {
-        let times = revisions(start.instance());
-        found.revised = revise(&self.net, &mut found.layout, start, times, &mut |_| true);
+    fn repaired<'i>(&self, mut found: LearnedLayout<'i>, start: &Layout<'i>) -> LearnedLayout<'i> {
+        repair(&self.net, &mut found.layout, start, repairs(start.instance()), &mut |_| true);
         found
     }
 
@@ -184,13 +173,8 @@ impl LearnedModel {
             let known = found.get(at).is_some_and(|(other, _)| other.0 == key.0 && other.1 <= key.1 + EQUAL);
             if at < most && !known {
                 found.truncate(most - 1);
-                found.insert(
-                    at,
-                    (
-                        key,
-                        LearnedLayout { layout, passes: passes.len(), pass: *pass, steps, revised: 0, refinement: Refinement::default() },
-                    ),
-                );
+                let refinement = Refinement::default();
+                found.insert(at, (key, LearnedLayout { layout, passes: passes.len(), pass: *pass, steps, refinement }));
             }
         }
         found.into_iter().map(|(_, layout)| layout).collect()

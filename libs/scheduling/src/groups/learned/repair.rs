@@ -1,4 +1,5 @@
-//! Revisions: a part of a finished placement is taken out, and the network places it again, now that everything else has its place.
+//! Destroy and repair (a large neighbourhood search): a part of a finished placement is taken out, and the network places it again, now
+//! that everything else has its place.
 //!
 //! Invariant: the layout kept is, up to rounding, never worse than the one before, and containers that the placement began with are never
 //! taken out.
@@ -9,39 +10,38 @@ use super::construct::{Construction, Pass, uniform};
 use super::model::rank;
 use super::net::ScoreNet;
 
-/// The most of containers (or places, if there are more) times revisions.
+/// The most of containers (or places, if there are more) times repairs.
 const WORK: usize = 24_000;
-/// The most revisions, and the fewest that are worth beginning.
+/// The most repairs, and the fewest that are worth beginning.
 const MOST: usize = 200;
 const FEWEST: usize = 10;
-/// [`Pass::noise`] of the revisions, in turn.
+/// [`Pass::noise`] of the repairs, in turn.
 const NOISE: [f32; 4] = [0.0, 0.3, 0.6, 1.2];
 
-/// The number of revisions of a placement.
-pub(super) fn revisions(instance: &Instance) -> usize {
+/// The number of repairs of a placement.
+pub(super) fn repairs(instance: &Instance) -> usize {
     let size = instance.containers().len().max(instance.places().len()).max(1);
     let many = (WORK / size).min(MOST);
     if many < FEWEST { 0 } else { many }
 }
 
 /// Takes in turn a copy of an application, and what is on two places, out of a layout, and places it again; the better layout is kept.
-/// Returns how often that made it better. `start` is what the layout began with; `then` is done with each layout before it is judged, and
-/// ends the revisions when it returns false.
-pub(super) fn revise<'i>(
+/// `start` is what the layout began with; `then` is done with each layout before it is judged, and ends the repairs when it returns false.
+pub(super) fn repair<'i>(
     net: &ScoreNet,
     layout: &mut Layout<'i>,
     start: &Layout<'i>,
     times: usize,
     then: &mut dyn FnMut(&mut Layout<'i>) -> bool,
-) -> usize {
+) {
     let instance = layout.instance();
     let (copies, places) = (instance.copies().len(), instance.places().len());
     if times == 0 || copies == 0 || places < 2 {
-        return 0;
+        return;
     }
     let mut random = 0;
     let mut pick = |of: usize| ((uniform(&mut random) * of as f32) as usize).min(of - 1);
-    let (mut best, mut better) = (rank(layout), 0);
+    let mut best = rank(layout);
     for n in 0..times {
         let mut next = layout.clone();
         let part: Vec<u32> = if n % 2 == 0 {
@@ -57,7 +57,6 @@ pub(super) fn revise<'i>(
         let more = then(&mut next);
         let key = rank(&next);
         if key <= best {
-            better += usize::from(key < best);
             (best, *layout) = (key, next);
         }
         if !more {
@@ -65,5 +64,4 @@ pub(super) fn revise<'i>(
         }
     }
     layout.resync();
-    better
 }
