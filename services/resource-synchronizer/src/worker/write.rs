@@ -73,10 +73,17 @@ pub enum WriteEnd {
 
 impl From<Error> for WriteEnd {
     fn from(error: Error) -> Self {
+        Self::of(error, APPLY)
+    }
+}
+
+impl WriteEnd {
+    /// What an error means; `refused` is the code of a refused object that has none of its own.
+    fn of(error: Error, refused: &'static str) -> Self {
         match error {
             // A kind whose CRD is not effective yet, or an object that somebody else changed at the same time.
             Error::Member(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Self::Later,
-            Error::Member(error) if error.is_object() => Self::Failed(Failure::against(error.code_or(APPLY), &[error])),
+            Error::Member(error) if error.is_object() => Self::Failed(Failure::against(error.code_or(refused), &[error])),
             error => Self::Broken(error),
         }
     }
@@ -130,20 +137,14 @@ impl Write {
         }
         let _turn = self.app.turn_to_write().await;
         match store::inventory::applied(&self.app.store, self.desired.id, &self.due, &applied).await {
-            Ok(()) => (applied, done.map_or_else(|error| self.ended(error), |()| WriteEnd::Done)),
+            Ok(()) => (applied, done.map_or_else(|error| WriteEnd::of(error, self.refused()), |()| WriteEnd::Done)),
             Err(error) => (Vec::new(), WriteEnd::Broken(error.into())),
         }
     }
 
-    /// What an error of applying means.
-    fn ended(&self, error: Error) -> WriteEnd {
-        match error.into() {
-            // As if a preflight had told: nothing has changed.
-            WriteEnd::Failed(failure) if failure.code == APPLY && self.is_single() && !self.new.is_empty() => {
-                WriteEnd::Failed(Failure { code: PREFLIGHT, ..failure })
-            }
-            end => end,
-        }
+    /// The code of an object that the member refuses. Of a single new object nothing has changed then, as if a dry run had told.
+    fn refused(&self) -> &'static str {
+        if self.is_single() && !self.new.is_empty() { PREFLIGHT } else { APPLY }
     }
 
     async fn apply(&self, applied: &mut Vec<Applied>) -> Result<(), Error> {
