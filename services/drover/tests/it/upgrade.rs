@@ -29,7 +29,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 29] = [
+const BACK: [(&str, i64, &str); 30] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("cluster-manager", 4, "drop table link; drop table link_authority"),
     ("cluster-manager", 5, "drop table link_authority_earlier /* the rest is gone with 4 */"),
@@ -61,6 +61,7 @@ const BACK: [(&str, i64, &str); 29] = [
     ("orchestrator", 23, "drop table bounds_share"),
     ("orchestrator", 25, "drop table refusal"),
     ("orchestrator", 26, "select 1 /* the table is gone with 11 */"),
+    ("orchestrator", 27, "drop index deployment_revision_app_spreads"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),

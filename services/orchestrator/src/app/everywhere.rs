@@ -3,13 +3,14 @@
 //! Which clusters that are, only placement knows: a dry decision says. [`App::extend`] starts an update of what runs for each cluster that
 //! has no copy yet; it changes nothing else, so documents that were edited and not deployed have no effect.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 use drover_api::scheduling::{AppRequest, DecisionRequest, DigRef, Element, Intent, MemberKey, PlacementTerms, Verdict};
 use drover_workflow::Workflow;
 use uuid::Uuid;
 
+use super::extension::Extension;
 use super::lifecycle::RevisionChange;
 use super::{App, Error, group};
 use crate::peers::{PeerError, Placement};
@@ -125,30 +126,23 @@ fn keeps(element: &Element, copy: &Binding) -> bool {
         && (element.cluster_label.is_none() || known.all_of.contains(element) || known.any_of.contains(element))
 }
 
-/// After which time a cluster is tried again where an app did not become ready.
-const AGAIN: Duration = Duration::from_secs(30 * 60);
-
-/// When a copy of an app of a group was last started on a cluster.
-pub type Tried = BTreeMap<(Uuid, String, MemberKey), Instant>;
-
 impl App {
     /// Starts copies of apps that run on every cluster of a selection on clusters that have none yet. Returns the operations.
     ///
     /// # Errors
     /// A query failed, or placement is unavailable.
-    pub async fn extend(&self, tried: &mut Tried) -> Result<Vec<Uuid>, Error> {
+    pub async fn extend(&self, extension: &mut Extension) -> Result<Vec<Uuid>, Error> {
         let mut connection = self.store.begin().await?;
-        let groups = overview::spreading(&mut connection).await?;
+        let spreading = overview::spreading(&mut connection).await?;
         connection.rollback().await?;
-        tried.retain(|_, at| at.elapsed() < AGAIN);
         let mut started = Vec::new();
-        for dig in groups {
-            started.extend(self.extend_group(dig, tried).await?);
+        for (dig, revision) in extension.due(spreading) {
+            started.extend(self.extend_group(dig, revision, extension).await?);
         }
         Ok(started)
     }
 
-    async fn extend_group(&self, id: Uuid, tried: &mut Tried) -> Result<Option<Uuid>, Error> {
+    async fn extend_group(&self, id: Uuid, revision: i64, extension: &mut Extension) -> Result<Option<Uuid>, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::by_id(&mut tx, id).await?;
         let runs = deployment::load(&mut tx, id, false).await?.state == DeploymentState::Instantiated;
@@ -161,21 +155,25 @@ impl App {
         let copies = binding::of_dig(&mut tx, id).await?;
         tx.rollback().await?;
 
-        let mut missing = BTreeSet::new();
+        let (mut missing, mut complete) = (BTreeSet::new(), true);
         for app in apps.iter().filter(|app| spreads(&app.terms.intent)) {
             let open: Vec<Element> = app.terms.intent.all_of.iter().filter(|element| is_open(element)).cloned().collect();
             let meant = meant(self.services.placement.as_ref(), &group.dig, &app.request(), &open).await?;
             let has_copy =
                 |member: &MemberKey| copies.iter().any(|copy| copy.app == app.app.app && copy.member == *member && copy.role != Role::Gone);
-            let lacking = meant.into_iter().filter(|meant| meant.fits && !has_copy(&meant.member));
-            missing.extend(lacking.map(|meant| (id, app.app.app.clone(), meant.member)));
+            let lacking: Vec<Meant> = meant.into_iter().filter(|meant| meant.allowed && !has_copy(&meant.member)).collect();
+            complete &= lacking.is_empty();
+            missing.extend(lacking.into_iter().filter(|meant| meant.fits).map(|meant| (id, app.app.app.clone(), meant.member)));
         }
-        if missing.iter().all(|one| tried.contains_key(one)) {
+        if complete {
+            extension.complete.insert(id, revision);
+        }
+        if missing.iter().all(|one| extension.tried.contains_key(one)) {
             return Ok(None);
         }
         let places: BTreeSet<String> = missing.iter().map(|(_, _, member)| member.to_string()).collect();
         let description = format!("copies on {}", places.into_iter().collect::<Vec<_>>().join(", "));
-        tried.extend(missing.into_iter().map(|one| (one, Instant::now())));
+        extension.tried.extend(missing.into_iter().map(|one| (one, Instant::now())));
         self.start_extension(id, &apps, &description).await
     }
 

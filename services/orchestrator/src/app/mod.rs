@@ -16,6 +16,7 @@ mod dependencies;
 mod error;
 pub mod everywhere;
 mod explain;
+pub mod extension;
 pub mod grants;
 pub mod group;
 pub mod growth;

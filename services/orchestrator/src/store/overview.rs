@@ -102,15 +102,17 @@ pub async fn is_recent(db: &mut PgConnection, subject: &str, seconds: u32) -> St
     Ok(sqlx::query_scalar(sql).bind(subject).bind(f64::from(seconds)).fetch_one(db).await?)
 }
 
-/// Groups that run, of which a revision has an app for every cluster of a selection: `allOf` with a label or `*` as the cluster.
+/// Groups that run, of which a revision has an app for every cluster of a selection (`allOf` with a label or `*` as the cluster), with the
+/// number of the revision that was drawn last.
 ///
 /// # Errors
 /// The query failed.
-pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<Uuid>> {
-    let sql = r#"select distinct dig_id from deployment join deployment_revision_app using (dig_id)
-        where state = 'Instantiated'
-            and jsonb_path_exists(terms, '$.intent.allOf[*] ? (exists(@.clusterLabel) || @.cluster == "*")') order by dig_id"#;
-    Ok(sqlx::query_scalar(sql).fetch_all(db).await?)
+pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<(Uuid, i64)>> {
+    // As in the index `deployment_revision_app_spreads`.
+    let sql = r#"select dig_id, revision from deployment
+        where state = 'Instantiated' and dig_id in (select dig_id from deployment_revision_app
+            where jsonb_path_exists(terms, '$.intent.allOf[*] ? (exists(@.clusterLabel) || @.cluster == "*")')) order by dig_id"#;
+    Ok(sqlx::query_as(sql).fetch_all(db).await?)
 }
 
 /// Apps of these groups that are approved or still running, ordered by name.

@@ -1,22 +1,35 @@
 //! Brings apps that run on every cluster of a selection to clusters that were added to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use drover_service::TaskHandle;
+use drover_api::members::Member;
+use drover_service::{FeedReader, TaskHandle};
+use tokio::sync::Mutex;
 
 use crate::app::App;
-use crate::app::everywhere::Tried;
+use crate::app::extension::{Extension, Fleet};
 
 /// Time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
 
+/// Follows the clusters, so that passes know when a selection may have grown; never returns.
+pub async fn follow(extension: Arc<Mutex<Extension>>, mut reader: FeedReader<Member>) {
+    let mut fleet = Fleet::default();
+    loop {
+        let batch = reader.next().await;
+        if fleet.change(batch.reset, batch.items) {
+            extension.lock().await.clusters_changed();
+        }
+    }
+}
+
 /// Makes a pass every [`PERIOD`]; never returns.
-pub async fn run(app: App, task: TaskHandle) {
-    let mut tried = Tried::default();
+pub async fn run(app: App, extension: Arc<Mutex<Extension>>, task: TaskHandle) {
     loop {
         tokio::time::sleep(PERIOD).await;
         task.active();
-        if let Err(error) = app.extend(&mut tried).await {
+        if let Err(error) = app.extend(&mut *extension.lock().await).await {
             tracing::debug!(error = %drover_service::problem::chain(&error), "apps could not be brought to new clusters, will retry");
         }
     }

@@ -25,6 +25,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::Config;
 use crate::app::App;
+use crate::app::extension::Extension;
 
 /// Starts all tasks; they run until the service ends. Each reads what it needs at every pass, so each may be restarted.
 pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiver<String>, reports: Vec<FeedReader<RouteReport>>) {
@@ -39,8 +40,11 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
     common.spawn("retire", OnFailure::Restart, move |task| retire::run(of.clone(), task));
     let of = app.clone();
     common.spawn("sweep", OnFailure::Restart, move |task| sweep::run(of.clone(), task));
-    let of = app.clone();
-    common.spawn("extend", OnFailure::Restart, move |task| extend::run(of.clone(), task));
+    let clusters = FeedReader::new(common.peer("cluster-manager", &common.peers.cluster_manager), "/internal/feeds/members");
+    let (of, extension) = (app.clone(), Arc::<Mutex<Extension>>::default());
+    let heard = extension.clone();
+    common.spawn("follow-members", OnFailure::Restart, move |task| extend::follow(heard.clone(), clusters.for_task(task)));
+    common.spawn("extend", OnFailure::Restart, move |task| extend::run(of.clone(), extension.clone(), task));
     let of = app.clone();
     common.spawn("clouds", OnFailure::Restart, move |task| clouds::run(of.clone(), task));
     let of = app.clone();
