@@ -29,7 +29,7 @@ pub use kind::{
     is_name,
 };
 pub use sealed::{opened, seal_all};
-pub use store::{below_foreign, by_id, children, file, find, get, of_kind, purge_foreign, set_spec};
+pub use store::{at_paths, below_foreign, by_id, children, file, find, get, of_kind, purge_foreign, set_spec, typed};
 
 /// The migrations of the tables of documents. They come first in a service's list of migration sets.
 pub fn migrations() -> drover_store::MigrationSet {

@@ -46,6 +46,14 @@ pub async fn get<T: DeserializeOwned>(
     find(db, kind, path).await?.map(typed).transpose()
 }
 
+/// The documents at these paths, of those that exist, in any order. A path has one kind only.
+///
+/// # Errors
+/// The database cannot be reached.
+pub async fn at_paths(db: &mut PgConnection, paths: &[&str]) -> Result<Vec<Document>, ResourceError> {
+    Ok(sqlx::query_as(select!("where path = any($1)")).bind(paths).fetch_all(db).await?)
+}
+
 /// The document of this id, if there is one.
 ///
 /// # Errors
@@ -100,7 +108,11 @@ pub async fn of_kind<T: DeserializeOwned>(db: &mut PgConnection, kind: &Document
     rows.into_iter().map(typed).collect()
 }
 
-fn typed<T: DeserializeOwned>(document: Document) -> Result<TypedDocument<T>, ResourceError> {
+/// A document with its spec as `T`.
+///
+/// # Errors
+/// The stored spec is not a `T`.
+pub fn typed<T: DeserializeOwned>(document: Document) -> Result<TypedDocument<T>, ResourceError> {
     let path = document.path.clone();
     document.typed().map_err(|source| ResourceError::Unreadable { path, source })
 }

@@ -1,5 +1,7 @@
 //! The SQL statements of the engine. Every write that moves a workflow goes through [`Guard`], which locks the workflow's row and
-//! checks its fence: an engine that has lost the workflow can still read, but its writes are refused.
+//! checks its fence, or checks it in the same statement: an engine that has lost the workflow can still read, but its writes are refused.
+
+use std::time::Duration;
 
 use drover_store::{StoreError, StoreResult, Timestamp, Tx};
 use serde_json::Value;
@@ -219,13 +221,13 @@ impl Guard {
     }
 
     /// Gives the workflow back until `delay` has passed or one of the keys is woken. If it was woken since it was claimed, it is due at once.
-    pub async fn park(&mut self, delay: std::time::Duration, keys: &[String]) -> Result<(), JournalError> {
+    pub async fn park(&mut self, delay: Duration, keys: &[String]) -> Result<(), JournalError> {
         sqlx::query(
             "update workflow set worker = null, wake_keys = $3, woken = false, \
              run_at = case when woken then now() else now() + $2 * interval '1 microsecond' end where id = $1",
         )
         .bind(self.id)
-        .bind(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 4))
+        .bind(microseconds(delay))
         .bind(keys)
         .execute(&mut *self.tx)
         .await?;
@@ -337,6 +339,32 @@ pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Workf
         .fetch_optional(executor)
         .await?;
     cancel_requested.ok_or(JournalError::Fenced)
+}
+
+/// Gives a workflow back as [`Guard::park`] does, with its state and message. It is one statement, so that a remote step that waits needs no
+/// transaction. `changed`: watchers are told of a new revision.
+const PARK: &str = "update workflow set state = $3, message = $4, revision = revision + $5::bool::int,
+        updated_at = case when $5 then clock_timestamp() else updated_at end, worker = null, wake_keys = $7, woken = false,
+        run_at = case when woken then now() else now() + $6 * interval '1 microsecond' end
+    where id = $1 and fence = $2 and ended_at is null";
+
+/// Journals that a remote step waits: for `delay`, or until one of the keys is woken.
+pub(crate) async fn park(pool: &PgPool, row: &WorkflowRow, changed: bool, delay: Duration, keys: &[String]) -> Result<(), JournalError> {
+    let parked = sqlx::query(PARK)
+        .bind(row.id)
+        .bind(row.fence)
+        .bind(&row.state)
+        .bind(&row.message)
+        .bind(changed)
+        .bind(microseconds(delay))
+        .bind(keys)
+        .execute(pool)
+        .await?;
+    if parked.rows_affected() == 1 { Ok(()) } else { Err(JournalError::Fenced) }
+}
+
+fn microseconds(delay: Duration) -> i64 {
+    i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
 fn ended(status: &str) -> bool {

@@ -47,19 +47,27 @@ impl Driver {
             },
             Ok(Outcome::Park(park)) => {
                 drop(writes);
-                let mut guard = self.lock().await?;
-                if local {
-                    // The step's journal row was rolled back with its writes.
-                    guard.start_step(&self.row, seq, &info).await?;
-                }
                 let before = (self.row.state.clone(), self.row.message.clone());
                 // The state of a local step belongs to the writes that were rolled back.
                 self.adopt(if local { Value::Null } else { answer.state }, answer.message);
-                if before != (self.row.state.clone(), self.row.message.clone()) {
-                    guard.save(&self.row).await?;
+                let changed = before != (self.row.state.clone(), self.row.message.clone());
+                let delay = self.delay(&park);
+                if local {
+                    let mut guard = self.lock().await?;
+                    // The step's journal row was rolled back with its writes.
+                    guard.start_step(&self.row, seq, &info).await?;
+                    if changed {
+                        guard.save(&self.row).await?;
+                    }
+                    guard.park(delay, &park.keys).await?;
+                    guard.commit().await?;
+                } else {
+                    journal::park(self.engine.store.pool(), &self.row, changed, delay, &park.keys).await?;
+                }
+                if changed {
                     self.engine.changed(self.row.id);
                 }
-                return self.park(guard, &park).await;
+                return self.paused(delay, &park.keys).await;
             }
             Err(StepError::Retry { message, after }) => {
                 drop(writes);
@@ -176,15 +184,24 @@ impl Driver {
 
     /// Gives the workflow back until it is woken, its deadline comes, or the slow poll, whichever is first.
     pub(super) async fn park(&mut self, guard: Guard, park: &Park) -> Result<AfterStep, JournalError> {
+        self.pause(guard, self.delay(park), &park.keys).await
+    }
+
+    /// Time until the deadline or the slow poll, whichever is first.
+    fn delay(&self, park: &Park) -> Duration {
         let until = park.until.map(|until| Duration::try_from(until.duration_since(*drover_store::now())).unwrap_or_default());
-        let delay = until.unwrap_or(Duration::MAX).min(self.engine.settings.slow_poll);
-        self.pause(guard, delay, &park.keys).await
+        until.unwrap_or(Duration::MAX).min(self.engine.settings.slow_poll)
     }
 
     /// Gives the workflow back until one of `keys` is called or `delay` is over. A key that was called while the step ran counts.
     pub(super) async fn pause(&mut self, mut guard: Guard, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
         guard.park(delay, keys).await?;
         guard.commit().await?;
+        self.paused(delay, keys).await
+    }
+
+    /// The workflow has been given back: it is claimed again when `delay` is over, or at once if one of `keys` was called meanwhile.
+    async fn paused(&self, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
         if !keys.is_empty() && self.engine.wakes.called_since(self.mark, keys) {
             sqlx::query("update workflow set run_at = now() where id = $1 and ended_at is null")
                 .bind(self.row.id)

@@ -281,10 +281,23 @@ async fn file(tx: &mut PgConnection, store: &Store, digest: Option<&[u8]>) -> Re
 pub async fn approved_requests(tx: &mut PgConnection, group: &Group) -> Result<Vec<AppRequest>, Error> {
     let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
     let cloud = terms::cloud(&mut *tx, group).await?;
+    requests_of(tx, group, &cloud, &apps).await
+}
+
+/// As [`approved_requests`], of apps and a logical cloud that have been read.
+///
+/// # Errors
+/// As for [`approved_requests`].
+pub async fn requests_of(
+    tx: &mut PgConnection,
+    group: &Group,
+    cloud: &CloudMembers,
+    apps: &[ApprovedApp],
+) -> Result<Vec<AppRequest>, Error> {
     let names: Vec<_> = apps.iter().map(|app| app.app.clone()).collect();
-    let mut terms = terms::of(&mut *tx, group, &cloud, &names).await?;
-    terms::add_reach(&mut terms, &terms::routes(tx, group).await?, &apps);
-    Ok(requests(&apps, &terms))
+    let mut terms = terms::of(&mut *tx, group, cloud, &names).await?;
+    terms::add_reach(&mut terms, &terms::routes(tx, group).await?, apps);
+    Ok(requests(apps, &terms))
 }
 
 #[cfg(test)]

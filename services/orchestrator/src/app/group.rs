@@ -1,7 +1,8 @@
 //! A deployment intent group with the documents above it, read in one transaction.
 
 use drover_api::scheduling::DigRef;
-use drover_resources::TypedDocument;
+use drover_resources::{Document, TypedDocument};
+use serde::de::DeserializeOwned;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -33,10 +34,10 @@ impl Group {
 /// # Errors
 /// The group does not exist, or a query failed.
 pub async fn at(tx: &mut PgConnection, path: &GroupPath) -> Result<Group, Error> {
-    let document = drover_resources::get(&mut *tx, &DIG, &path.path())
-        .await?
-        .ok_or_else(|| Error::NotFound { what: format!("deployment intent group {}", path.path()) })?;
-    around(tx, document).await
+    let path = path.path();
+    let (document, above) = with_parents(tx, &path).await?;
+    let document = document.ok_or_else(|| Error::NotFound { what: format!("deployment intent group {path}") })?;
+    of(document, above)
 }
 
 /// The group of this id.
@@ -47,16 +48,29 @@ pub async fn by_id(tx: &mut PgConnection, id: Uuid) -> Result<Group, Error> {
     let document = drover_resources::by_id(&mut *tx, &DIG, id)
         .await?
         .ok_or_else(|| Error::NotFound { what: format!("deployment intent group {id}") })?;
-    around(tx, document).await
+    let (_, above) = with_parents(tx, &document.path).await?;
+    of(document, above)
 }
 
-async fn around(tx: &mut PgConnection, document: TypedDocument<DeploymentIntentGroupSpec>) -> Result<Group, Error> {
-    let gone = || Error::Internal(format!("{} has no parent documents", document.path));
-    let composite_app_path = COMPOSITE_APP.within(&document.path).ok_or_else(gone)?;
-    let project_path = PROJECT.within(&document.path).ok_or_else(gone)?;
-    let composite_app: TypedDocument<CompositeAppSpec> =
-        drover_resources::get(&mut *tx, &COMPOSITE_APP, composite_app_path).await?.ok_or_else(gone)?;
-    let project: TypedDocument<ProjectSpec> = drover_resources::get(&mut *tx, &PROJECT, project_path).await?.ok_or_else(gone)?;
+type Parents = (Option<TypedDocument<CompositeAppSpec>>, Option<TypedDocument<ProjectSpec>>);
+
+/// The group at a path, and the documents above it, with one query.
+async fn with_parents(tx: &mut PgConnection, path: &str) -> Result<(Option<TypedDocument<DeploymentIntentGroupSpec>>, Parents), Error> {
+    let (composite_app, project) = (COMPOSITE_APP.within(path).unwrap_or_default(), PROJECT.within(path).unwrap_or_default());
+    let mut found = drover_resources::at_paths(tx, &[path, composite_app, project]).await?;
+    let mut take = |path: &str| found.iter().position(|document| document.path == path).map(|at| found.swap_remove(at));
+    let (document, composite_app, project) = (take(path), take(composite_app), take(project));
+    Ok((typed(document)?, (typed(composite_app)?, typed(project)?)))
+}
+
+fn typed<T: DeserializeOwned>(document: Option<Document>) -> Result<Option<TypedDocument<T>>, Error> {
+    Ok(document.map(drover_resources::typed).transpose()?)
+}
+
+fn of(document: TypedDocument<DeploymentIntentGroupSpec>, above: Parents) -> Result<Group, Error> {
+    let (Some(composite_app), Some(project)) = above else {
+        return Err(Error::Internal(format!("{} has no parent documents", document.path)));
+    };
     let dig = DigRef {
         id: document.id,
         project: project.name.clone(),

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::actions::clusters::LabelledMembers;
 use super::basis::Basis;
-use super::controllers::{ControllerAnswer, GroupAdvice};
+use super::controllers::{self, ControllerAnswer, ControllerKind, GroupAdvice};
+use super::terms::CloudMembers;
 use super::{App, Error, Group, GroupPath, approve, calls, dependencies, everywhere, group, intent_change, logical_cloud, terms};
 use crate::demand::following;
 use crate::environment::Statuses;
@@ -45,9 +46,16 @@ impl App {
             Some(basis) => basis.changes(&self.preview(path, by).await?.basis),
             None => Vec::new(),
         };
-        let advice = self.advice(path, false).await?;
         let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
+        let mut group = group::at(&mut tx, path).await?;
+        let mut advice = GroupAdvice::default();
+        if !controllers::named(&mut tx, &group, ControllerKind::Placement).await?.is_empty() {
+            // Controllers are other services, which are asked without a connection.
+            tx.rollback().await?;
+            advice = self.advice(path, false).await?;
+            tx = self.store.begin().await?;
+            group = group::at(&mut tx, path).await?;
+        }
         let id = self.instantiate_in(&mut tx, &group, &Placing { by, changed, advice, plan: None }).await?;
         tx.commit().await?;
         self.engine.nudge();
@@ -59,13 +67,14 @@ impl App {
         let id = Uuid::now_v7();
         let before = deployment::load(&mut *tx, group.dig.id, true).await?;
         hold::take(&mut *tx, id, &[group.dig.id]).await??;
+        let cloud = terms::cloud(&mut *tx, group).await?;
         let apps = match before.state {
             DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped => {
-                self.deliveries(&mut *tx, group, &placing.advice).await?
+                self.deliveries(&mut *tx, group, &cloud, &placing.advice).await?
             }
             state => return Err(Error::WrongState { verb: "instantiate", state, allowed: INSTANTIABLE }),
         };
-        self.require_cloud(&mut *tx, group).await?;
+        logical_cloud::require(&mut *tx, &cloud.document, &cloud.members).await?;
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
             return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), before.state)));
         }
@@ -212,9 +221,15 @@ impl App {
         logical_cloud::require(tx, &cloud.document, &cloud.members).await
     }
 
-    async fn deliveries(&self, tx: &mut PgConnection, group: &Group, advice: &GroupAdvice) -> Result<Vec<Delivery>, Error> {
+    async fn deliveries(
+        &self,
+        tx: &mut PgConnection,
+        group: &Group,
+        cloud: &CloudMembers,
+        advice: &GroupAdvice,
+    ) -> Result<Vec<Delivery>, Error> {
         let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
-        let mut requests = approve::approved_requests(&mut *tx, group).await?;
+        let mut requests = approve::requests_of(&mut *tx, group, cloud, &apps).await?;
         requests.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         let after = dependencies::of(tx, group).await?;
         Ok(apps

@@ -1,12 +1,14 @@
 //! Applying bindings: sends bundles and bindings to resource-synchronizer in the order of their dependencies, then checks the
 //! status of each. Called in every pass of a waiting step; each binding is sent once per journaled state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Preflight, PreflightAnswer, Share};
 use drover_store::Timestamp;
 use drover_workflow::StepError;
+use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -18,7 +20,14 @@ use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
 use crate::render::sent_digest;
 use crate::store::binding::Binding;
-use crate::store::{bundle, grants};
+use crate::store::bundle;
+use crate::store::grants::{self, Rights};
+
+/// The workflow that sends, and the fence with which its engine runs it.
+pub type Lease = (Uuid, i64);
+
+/// Bindings that are sent at the same time.
+const AT_ONCE: usize = 8;
 
 /// How far a set of bindings is. Part of a workflow's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,8 +113,11 @@ async fn objects(environment: &Environment, binding: &Binding) -> Result<Vec<Val
 }
 
 async fn with_rights(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<DesiredBinding, StepError> {
-    let rights = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
-    Ok(DesiredBinding { grants: rights.grants.map(Arc::new), act_as: rights.act_as.map(Into::into), ..desired })
+    Ok(limited(desired, grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?))
+}
+
+fn limited(desired: DesiredBinding, rights: Rights) -> DesiredBinding {
+    DesiredBinding { grants: rights.grants.map(Arc::new), act_as: rights.act_as.map(Into::into), ..desired }
 }
 
 /// What speaks against a binding in its member. Nothing is written there.
@@ -149,24 +161,47 @@ impl ApplyProgress {
     pub async fn advance(
         &mut self,
         environment: &Environment,
-        fence: i64,
+        lease: Lease,
         bindings: &[Binding],
         after: &BTreeMap<String, Vec<After>>,
         deadlines: Deadlines,
     ) -> Result<Applied, StepError> {
-        let mut stored = BTreeSet::new();
-        for binding in bindings {
-            let due = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings);
-            if !self.sent.contains_key(&binding.id) && due.is_ok() {
-                if stored.insert(sent_digest(&binding.digest, &binding.member)) {
-                    put_bundle(environment, binding).await?;
-                }
-                let desired = DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
-                put_binding(environment, binding, desired).await?;
-                self.sent.insert(binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None });
-            }
+        let may_start = |binding: &&Binding| self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings).is_ok();
+        let due: Vec<&Binding> = bindings.iter().filter(|binding| !self.sent.contains_key(&binding.id)).filter(may_start).collect();
+        if !due.is_empty() {
+            self.send_all(environment, lease, &due).await?;
         }
         Ok(self.assess(environment, bindings, after, deadlines))
+    }
+
+    /// Sends these bindings, each bundle once and before the bindings of it. After an error none counts as sent: it is sent again.
+    async fn send_all(&mut self, environment: &Environment, (workflow, fence): Lease, due: &[&Binding]) -> Result<(), StepError> {
+        let fence = environment.fence(workflow, fence).await?;
+        let mut stored = BTreeSet::new();
+        for binding in due {
+            if stored.insert(sent_digest(&binding.digest, &binding.member)) {
+                put_bundle(environment, binding).await?;
+            }
+        }
+        let mut rights = BTreeMap::new();
+        for binding in due {
+            if let Entry::Vacant(unknown) = rights.entry(binding.dig.id) {
+                unknown.insert(grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?);
+            }
+        }
+        let mut sent = Vec::new();
+        for some in due.chunks(AT_ONCE) {
+            let mut puts = Vec::new();
+            for binding in some {
+                let desired = DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
+                let desired = limited(desired, rights.get(&binding.dig.id).cloned().unwrap_or_default());
+                puts.push(async move { environment.services.synchronizer.put_binding(&desired).await.map_err(refused) });
+                sent.push((binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None }));
+            }
+            try_join_all(puts).await?;
+        }
+        self.sent.extend(sent);
+        Ok(())
     }
 
     /// What the statuses of the bindings say. Remembers when each app was applied and ready everywhere, which dependencies wait for.

@@ -231,10 +231,14 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
     let added = targets(ctx)?;
     bindings.extend(added.iter().cloned());
-    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let (environment, after) = (ctx.environment.clone(), ctx.input.after.clone());
     ctx.state.progress.rollback = ctx.input.rollback;
-    match ctx.state.progress.advance(&environment, fence, &bindings, &after, environment.deadlines.with_full_ready_timeout()).await? {
+    match ctx
+        .state
+        .progress
+        .advance(&environment, (ctx.id, ctx.fence), &bindings, &after, environment.deadlines.with_full_ready_timeout())
+        .await?
+    {
         Applied::All => Ok(Outcome::next()),
         Applied::Waiting { keys, until, note } => {
             ctx.progress(note);
@@ -274,9 +278,13 @@ async fn replan_added(ctx: &mut Ctx<Update>) -> StepResult {
 async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("applying the old revision again");
     let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
-    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let environment = ctx.environment.clone();
-    match ctx.state.back.advance(&environment, fence, &bindings, &BTreeMap::new(), environment.deadlines.with_full_ready_timeout()).await? {
+    match ctx
+        .state
+        .back
+        .advance(&environment, (ctx.id, ctx.fence), &bindings, &BTreeMap::new(), environment.deadlines.with_full_ready_timeout())
+        .await?
+    {
         Applied::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
         // The old revision is desired now; resource-synchronizer keeps applying it.
         Applied::All | Applied::Failed { .. } | Applied::Unschedulable { .. } => Ok(Outcome::next()),

@@ -24,7 +24,6 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let targets = targets(ctx)?;
     let mut after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
     ctx.state.search.order_application(&mut after);
-    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let environment = ctx.environment.clone();
     // Pods without a node: another place is looked for soon. Where there is none, room may still come back.
     let deadlines = environment.deadlines;
@@ -33,7 +32,7 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
         false if ctx.state.stays => deadlines.with_full_ready_timeout(),
         false => Deadlines { unreachable: deadlines.ready, ..deadlines },
     };
-    match ctx.state.progress.advance(&environment, fence, &targets, &after, deadlines).await? {
+    match ctx.state.progress.advance(&environment, (ctx.id, ctx.fence), &targets, &after, deadlines).await? {
         Applied::All => {
             ctx.progress("ready");
             Ok(Outcome::next())
