@@ -6,7 +6,7 @@ use drover_lab_node::{POLICIES, Trial, trial};
 use crate::support::{ALONE, missing, program, say};
 
 /// With at least this many kills without a guard, the comparison with a guard is meaningful.
-const ENOUGH: usize = 10;
+const ENOUGH: usize = 5;
 /// Seeds that are tried for that. On a busy machine containers start so slowly that few run at once and hardly any is killed.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
 
@@ -23,8 +23,8 @@ async fn run_all(seed: u64, cycles: u32) -> [Trial; 4] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_policy_has_fewer_oom_kills_than_no_guard() {
-    if missing("each_policy_has_fewer_oom_kills_than_no_guard") {
+async fn bank_and_gate_avoid_half_of_the_oom_kills_at_least() {
+    if missing("bank_and_gate_avoid_half_of_the_oom_kills_at_least") {
         return;
     }
     let _alone = ALONE.lock().await;
@@ -36,15 +36,16 @@ async fn each_policy_has_fewer_oom_kills_than_no_guard() {
             *sum += trial.outcome.restarts;
         }
         paused += trials[1].totals.as_ref().map_or(0, |totals| totals.pauses);
-        // The paper's rule halves the kills, which one seed in about twenty does not show.
-        if kills[0] >= ENOUGH && kills[1] < kills[0] {
+        // The paper's rule avoids too few kills to be judged by one seed; the long test judges it.
+        let [none, _, bank, gate_bank] = kills;
+        if none >= ENOUGH && 2 * bank.max(gate_bank) <= none {
             break;
         }
     }
-    let [none, paper, bank, gate_bank] = kills;
+    let [none, _, bank, gate_bank] = kills;
     assert!(none > 0, "the kernel killed nothing without a guard, so this run proves nothing");
     assert!(paused > 0, "the paper's rule paused nothing");
-    assert!(paper.max(bank).max(gate_bank) < none, "none {none}, paper {paper}, bank {bank}, gate-bank {gate_bank}");
+    assert!(2 * bank.max(gate_bank) <= none, "none {none}, bank {bank}, gate-bank {gate_bank}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,5 +63,5 @@ async fn bank_and_gate_avoid_nine_of_ten_oom_kills_over_five_seeds() {
     }
     let [none, paper, bank, gate_bank] = sums;
     say(&format!("restarts over five seeds: none {none}, paper {paper}, bank {bank}, gate-bank {gate_bank}"));
-    assert!(bank * 10 <= none && gate_bank * 10 <= none);
+    assert!(bank * 10 <= none && gate_bank * 10 <= none && paper < none);
 }
