@@ -11,6 +11,9 @@ case $PWD:${1##*/} in
 esac
 [ "$lane" = "$DROVER_LANE" ] || exit 0
 
+# Each of the agents' tests has a namespace of its own and mostly waits for the agent's next pass.
+case $PWD:${1##*/} in */services/autoscaler:agent-*) export RUST_TEST_THREADS=4 ;; esac
+
 # Parts of the names of the scenarios on the three real control planes. These get them one after the other (tests/src/members.rs), so
 # in one program a second thread would mostly wait for its turn. They run in a process of their own, beside one for all others.
 on_real=(::real _on_a_real on_real_schedulers e2e::security:: e2e::clouds::)
