@@ -2,7 +2,7 @@
 //!
 //! ```ignore
 //! struct Small { … }
-//! #[async_trait] impl Fixture for Small { type Workflow = Relocate; … }
+//! #[async_trait] impl Fixture for Small { type Workflow = Relocate; type Ground = TestDb; … }
 //! drover_workflow::generic_tests!(Small);
 //! ```
 //!
@@ -16,10 +16,12 @@
 //! | [`nothing_leaks`] | a cancel before each step up to the pivot | cancelled and undone, no child is left running |
 //!
 //! Each property first records the failpoints that a run without errors passes and then visits all of them, each in a test run of its own
-//! with an environment of its own. A property that does not hold panics with the name of the failpoint.
+//! with an environment of its own. Only the database is used again: making one takes longer than a test run. A property that does not hold
+//! panics with the name of the failpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -40,9 +42,13 @@ const AT_ONCE: usize = 4;
 pub trait Fixture: Send + Sync + Sized + 'static {
     /// The workflow under test.
     type Workflow: Workflow;
+    /// A database with its tables, which test runs use one after the other.
+    type Ground: Send + Sync;
 
-    /// A new environment: an empty database, fake peers.
-    async fn fresh() -> Self;
+    /// A new database.
+    async fn ground() -> Self::Ground;
+    /// A new environment with fake peers on this database, in which nothing may be left of an earlier test run. Its engines have ended.
+    async fn fresh(ground: &Self::Ground) -> Self;
     /// A store whose schema has the engine's tables.
     fn store(&self) -> Store;
     /// The kinds of the workflow and its children, with the environment of their steps.
@@ -110,8 +116,9 @@ pub fn quick(name: &str, failpoints: &Failpoints) -> Settings {
 
 /// Every step is repeated once after its effect, because its first run ends in an error: the end is the same as without.
 pub async fn steps_succeed_when_repeated<F: Fixture>() {
-    let points = record::<F>().await;
-    let run = TestRun::<F>::fresh().await;
+    let grounds = Grounds::<F>::default();
+    let points = record(&grounds).await;
+    let run = TestRun::fresh(&grounds).await;
     for point in points.iter().filter(|point| point.ends_with("/do/after_effect")) {
         run.failpoints.set(point, Action::ErrorOnce);
     }
@@ -126,13 +133,14 @@ pub async fn steps_succeed_when_repeated<F: Fixture>() {
 /// What this finds: a wait step that picks an alternative, has an effect there, and keeps its choice only in the state. Repeated, it may pick
 /// another alternative, and the first effect is never undone. Such a choice must be a step of its own, journaled before the effect.
 pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
+    let grounds = &Grounds::<F>::default();
     let mut passes: BTreeMap<String, usize> = BTreeMap::new();
-    for point in record_passes::<F>().await.into_iter().filter(|point| point.ends_with("/do/after_effect")) {
+    for point in record_passes(grounds).await.into_iter().filter(|point| point.ends_with("/do/after_effect")) {
         *passes.entry(point).or_default() += 1;
     }
     let later = passes.into_iter().flat_map(|(point, count)| (2..=count).map(move |pass| (point.clone(), pass)));
     let visit = |(point, pass): (String, usize)| async move {
-        let run = TestRun::<F>::fresh().await;
+        let run = TestRun::fresh(grounds).await;
         run.failpoints.set(&point, Action::ErrorOnPass(pass));
         let view = run.to_end().await;
         run.expect_done(&view, &format!("{point}, pass {pass}")).await;
@@ -142,9 +150,10 @@ pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
 
 /// The process dies at every failpoint, before and after each effect and each journal write: another start of the engine finishes.
 pub async fn crash_between_any_two_effects<F: Fixture>() {
-    let points = record::<F>().await;
+    let grounds = &Grounds::<F>::default();
+    let points = record(grounds).await;
     each(points, |point| async move {
-        let run = TestRun::<F>::fresh().await;
+        let run = TestRun::fresh(grounds).await;
         run.failpoints.set(&point, Action::Halt);
         let view = run.run_over_crash(&point).await;
         run.expect_done(&view, &point).await;
@@ -154,9 +163,10 @@ pub async fn crash_between_any_two_effects<F: Fixture>() {
 
 /// Every step up to the pivot fails for good, before its effect and after it: everything is undone.
 pub async fn failure_at_any_step_unwinds<F: Fixture>() {
+    let grounds = &Grounds::<F>::default();
     let points = before_pivot::<F>().into_iter().flat_map(|step| ["before", "after_effect"].map(|point| point_of::<F>(step, "do", point)));
     each(points, |point| async move {
-        let run = TestRun::<F>::fresh().await;
+        let run = TestRun::fresh(grounds).await;
         run.failpoints.set(&point, Action::Fatal);
         let view = run.to_end().await;
         assert!(!run.failpoints.is_armed(&point), "{point} was not passed");
@@ -169,15 +179,16 @@ pub async fn failure_at_any_step_unwinds<F: Fixture>() {
 pub async fn undo_succeeds_when_repeated<F: Fixture>() {
     let Some(last) = before_pivot::<F>().last().copied() else { return };
     let turn = point_of::<F>(last, "do", "before");
+    let grounds = &Grounds::<F>::default();
 
-    let run = TestRun::<F>::fresh().await;
+    let run = TestRun::fresh(grounds).await;
     run.failpoints.record();
     run.failpoints.set(&turn, Action::Fatal);
     let view = run.to_end().await;
-    run.expect_undone(&view, "an undo without errors").await;
     let undo_points: BTreeSet<String> = run.failpoints.recorded().into_iter().filter(|point| point.contains("/undo/")).collect();
+    run.expect_undone(&view, "an undo without errors").await;
 
-    let run = TestRun::<F>::fresh().await;
+    let run = TestRun::fresh(grounds).await;
     run.failpoints.set(&turn, Action::Fatal);
     for point in undo_points.iter().filter(|point| point.ends_with("/after_effect")) {
         run.failpoints.set(point, Action::ErrorOnce);
@@ -188,7 +199,7 @@ pub async fn undo_succeeds_when_repeated<F: Fixture>() {
     each(undo_points, |point| {
         let turn = turn.clone();
         async move {
-            let run = TestRun::<F>::fresh().await;
+            let run = TestRun::fresh(grounds).await;
             run.failpoints.set(&turn, Action::Fatal);
             run.failpoints.set(&point, Action::Halt);
             let view = run.run_over_crash(&point).await;
@@ -200,9 +211,10 @@ pub async fn undo_succeeds_when_repeated<F: Fixture>() {
 
 /// The workflow is cancelled before every step up to the pivot: everything is undone, and all of its children have ended.
 pub async fn nothing_leaks<F: Fixture>() {
+    let grounds = &Grounds::<F>::default();
     let points = before_pivot::<F>().into_iter().map(|step| point_of::<F>(step, "do", "before"));
     each(points, |point| async move {
-        let run = TestRun::<F>::fresh().await;
+        let run = TestRun::fresh(grounds).await;
         run.failpoints.set(&point, Action::Pause);
         let engine = run.engine().await;
         run.start(&engine).await;
@@ -210,9 +222,9 @@ pub async fn nothing_leaks<F: Fixture>() {
         engine.cancel(run.id).await.unwrap_or_else(|error| panic!("{point}: cancel is refused: {error}"));
         run.failpoints.clear(&point);
         let view = run.end(&engine, &point).await;
+        engine.stop().await;
         assert_eq!(view.status, "cancelled", "{point}: {view:#?}");
         run.expect_undone(&view, &point).await;
-        engine.stop().await;
     })
     .await;
 }
@@ -229,17 +241,18 @@ fn before_pivot<F: Fixture>() -> Vec<&'static str> {
 }
 
 /// The failpoints of a run without errors, which must succeed.
-async fn record<F: Fixture>() -> BTreeSet<String> {
-    record_passes::<F>().await.into_iter().collect()
+async fn record<F: Fixture>(grounds: &Grounds<F>) -> BTreeSet<String> {
+    record_passes(grounds).await.into_iter().collect()
 }
 
 /// The failpoints of a run without errors in order, each as often as it was passed.
-async fn record_passes<F: Fixture>() -> Vec<String> {
-    let run = TestRun::<F>::fresh().await;
+async fn record_passes<F: Fixture>(grounds: &Grounds<F>) -> Vec<String> {
+    let run = TestRun::fresh(grounds).await;
     run.failpoints.record();
     let view = run.to_end().await;
+    let passed = run.failpoints.recorded();
     run.expect_done(&view, "a run without errors").await;
-    run.failpoints.recorded().into_iter().filter(|point| point != "engine/heartbeat").collect()
+    passed.into_iter().filter(|point| point != "engine/heartbeat").collect()
 }
 
 async fn each<Fut: Future<Output = ()>>(points: impl IntoIterator<Item = String>, visit: impl Fn(String) -> Fut) {
@@ -254,16 +267,39 @@ async fn until(condition: impl Fn() -> bool) {
     }
 }
 
-/// A workflow in an environment of its own, with failpoints of its own.
-struct TestRun<F> {
+/// The databases of a property that no test run uses at the moment. There are never more than test runs at the same time.
+struct Grounds<F: Fixture>(Mutex<Vec<F::Ground>>);
+
+impl<F: Fixture> Default for Grounds<F> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<F: Fixture> Grounds<F> {
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<F::Ground>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A workflow in an environment of its own, with failpoints of its own. [`TestRun::expect_done`] and [`TestRun::expect_undone`] end it: its
+/// engines have ended by then, and others may use its database. That of a run that fails is not used again, as its engine may still write.
+struct TestRun<'a, F: Fixture> {
     fixture: F,
+    ground: F::Ground,
+    grounds: &'a Grounds<F>,
     failpoints: Failpoints,
     id: Uuid,
 }
 
-impl<F: Fixture> TestRun<F> {
-    async fn fresh() -> Self {
-        Self { fixture: F::fresh().await, failpoints: Failpoints::default(), id: Uuid::now_v7() }
+impl<'a, F: Fixture> TestRun<'a, F> {
+    async fn fresh(grounds: &'a Grounds<F>) -> Self {
+        let free = grounds.free().pop();
+        let ground = match free {
+            Some(ground) => ground,
+            None => F::ground().await,
+        };
+        Self { fixture: F::fresh(&ground).await, ground, grounds, failpoints: Failpoints::default(), id: Uuid::now_v7() }
     }
 
     async fn engine(&self) -> Engine {
@@ -331,23 +367,24 @@ impl<F: Fixture> TestRun<F> {
         }
     }
 
-    async fn expect_done(&self, view: &WorkflowView, point: &str) {
+    async fn expect_done(self, view: &WorkflowView, point: &str) {
         assert_eq!(view.status, "done", "{point}: {view:#?}");
         self.fixture.check_done(view).await.unwrap_or_else(|error| panic!("{point}: {error}\n{view:#?}"));
         self.expect_all_ended(point).await;
     }
 
-    async fn expect_undone(&self, view: &WorkflowView, point: &str) {
+    async fn expect_undone(self, view: &WorkflowView, point: &str) {
         assert!(matches!(view.status.as_str(), "failed" | "cancelled"), "{point}: {view:#?}");
         self.fixture.check_undone(view).await.unwrap_or_else(|error| panic!("{point}: {error}\n{view:#?}"));
         self.expect_all_ended(point).await;
     }
 
-    async fn expect_all_ended(&self, point: &str) {
+    async fn expect_all_ended(self, point: &str) {
         let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null")
             .fetch_one(self.fixture.store().pool())
             .await
             .expect("the test database answers");
         assert_eq!(left, 0, "{point}: workflows are left running");
+        self.grounds.free().push(self.ground);
     }
 }

@@ -19,7 +19,7 @@ const SECONDS: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn engine_paused_past_its_lease_cannot_write() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     // Both the step and the heartbeat pause, as after SIGSTOP.
     let stopped = Failpoints::default();
     stopped.set("move/copy/do/after_effect", Action::Pause);
@@ -54,7 +54,7 @@ async fn engine_paused_past_its_lease_cannot_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_takes_its_workflows_back_before_the_lease_ends() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let failpoints = Failpoints::default();
     failpoints.set("move/copy/do/before", Action::Pause);
     // The lease is far longer than the test, so only the name can be the reason that the workflow goes on.
@@ -76,7 +76,7 @@ async fn restart_takes_its_workflows_back_before_the_lease_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_gives_workflows_back_before_the_lease_ends() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let failpoints = Failpoints::default();
     let settings = Settings { lease: Duration::from_secs(3600), ..quick("a", &failpoints) };
     let a = Engine::start(fixture.store(), fixture.registry(), settings).await.unwrap();
@@ -329,7 +329,7 @@ async fn workflow_is_driven_again_after_its_driver_panicked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn engine_whose_name_is_taken_ends_its_process() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let shutdown = CancellationToken::new();
     let tasks = Tasks::new(shutdown.clone());
     let settings = Settings { tasks: tasks.clone(), lease: Duration::from_millis(300), ..quick("orchestrator-0", &Failpoints::default()) };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig};
-use drover_testkit::{TestDb, test_db};
+use drover_testkit::{TestDb, test_db, truncate};
 use drover_workflow::testing::{Fixture, quick};
 use drover_workflow::{Child, Ctx, Engine, Outcome, Registry, Step, StepError, StepResult, Steps, Workflow, WorkflowView};
 use serde::{Deserialize, Serialize};
@@ -194,9 +194,21 @@ async fn note_extra(ctx: &mut Ctx<Extra>, tx: &mut PgConnection) -> StepResult {
     count(ctx.id, "note_extra", tx).await
 }
 
-/// A database and a member for one [`Move`].
-pub struct Moving {
+/// A database with the tables of the engine and of the workflows here.
+pub struct Ground {
     pub db: TestDb,
+    pub store: Store,
+}
+
+impl Ground {
+    pub async fn new() -> Self {
+        let db = test_db().await;
+        Self { store: store(&db).await, db }
+    }
+}
+
+/// A store and a member for one [`Move`].
+pub struct Moving {
     pub store: Store,
     pub member: Arc<Member>,
 }
@@ -216,12 +228,17 @@ pub async fn connect(config: &StoreConfig) -> Store {
 #[async_trait]
 impl Fixture for Moving {
     type Workflow = Move;
+    type Ground = Ground;
 
-    async fn fresh() -> Self {
-        let db = test_db().await;
+    async fn ground() -> Ground {
+        Ground::new().await
+    }
+
+    async fn fresh(ground: &Ground) -> Self {
+        truncate(&ground.store).await;
         let member = Arc::new(Member::default());
         member.put("old", 0).unwrap();
-        Self { store: store(&db).await, db, member }
+        Self { store: ground.store.clone(), member }
     }
 
     fn store(&self) -> Store {
@@ -271,6 +288,13 @@ impl Fixture for Moving {
 }
 
 impl Moving {
+    /// One on a new database, which exists as long as the ground does.
+    pub async fn alone() -> (Ground, Self) {
+        let ground = Ground::new().await;
+        let moving = Self::fresh(&ground).await;
+        (ground, moving)
+    }
+
     async fn counts(&self, held: i64, moved: i64) -> Result<(), String> {
         let found: (i64, i64) =
             sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(self.store.pool()).await.unwrap();

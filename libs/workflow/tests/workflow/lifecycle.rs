@@ -18,7 +18,7 @@ const SECONDS: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_undoes_before_the_pivot_and_is_refused_after_it() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let failpoints = Failpoints::default();
     let engine = fixture.engine("a", &failpoints).await;
     assert!(matches!(engine.cancel(Uuid::now_v7()).await, Err(CancelError::NotFound)));
@@ -60,7 +60,7 @@ async fn cancel_undoes_before_the_pivot_and_is_refused_after_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failure_after_the_pivot_keeps_effects_and_runs_final_steps() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let failpoints = Failpoints::default();
     failpoints.set("move/remove_old/do/before", Action::Fatal);
     let engine = fixture.engine("a", &failpoints).await;
@@ -78,7 +78,7 @@ async fn failure_after_the_pivot_keeps_effects_and_runs_final_steps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_child_is_an_outcome_for_its_parent() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let failpoints = Failpoints::default();
     failpoints.set("extra/put_extra/do/after_effect", Action::Fatal);
     let engine = fixture.engine("a", &failpoints).await;
@@ -150,7 +150,7 @@ async fn rounds_are_journaled_and_bounded_and_panics_are_errors() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_version_is_refused_until_an_engine_knows_it() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let failpoints = Failpoints::default();
     let newer =
         Engine::start(fixture.store(), Registry::new().with::<Extra>(fixture.member.clone()), quick("newer", &failpoints)).await.unwrap();
@@ -170,7 +170,7 @@ async fn unknown_version_is_refused_until_an_engine_knows_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_shows_every_change_and_the_end() {
-    let fixture = Moving::fresh().await;
+    let (_ground, fixture) = Moving::alone().await;
     let engine = fixture.engine("a", &Failpoints::default()).await;
     let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
     // The second engine does not run the workflow and gets no events of it, so its watcher follows by polling.
@@ -212,11 +212,11 @@ async fn watch_shows_every_change_and_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_database_connection_only_delays_a_workflow() {
-    let fixture = Moving::fresh().await;
-    let proxy = ChaosProxy::start(fixture.db.address()).await;
+    let (ground, fixture) = Moving::alone().await;
+    let proxy = ChaosProxy::start(ground.db.address()).await;
     let config = drover_store::StoreConfig {
         acquire_timeout: Duration::from_millis(200),
-        ..drover_store::StoreConfig::new("orchestrator", fixture.db.url_through(proxy.address()))
+        ..drover_store::StoreConfig::new("orchestrator", ground.db.url_through(proxy.address()))
     };
     let distant = drover_store::Store::connect(&config, &[]).await.unwrap();
     let failpoints = Failpoints::default();

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use drover_store::Store;
-use drover_testkit::{TestDb, test_db};
+use drover_testkit::truncate;
 use drover_workflow::testing::{self, Fixture};
 use drover_workflow::{Ctx, Outcome, Registry, Step, StepResult, Steps, Workflow, WorkflowView};
+
+use crate::fixture::Ground;
 
 drover_workflow::generic_tests!(crate::fixture::Moving);
 
@@ -45,7 +47,6 @@ async fn choose(ctx: &mut Ctx<Forgetful>) -> StepResult {
 }
 
 struct Forgetting {
-    _db: TestDb,
     store: Store,
     places: Arc<Places>,
 }
@@ -53,11 +54,16 @@ struct Forgetting {
 #[async_trait]
 impl Fixture for Forgetting {
     type Workflow = Forgetful;
+    type Ground = Ground;
 
-    async fn fresh() -> Self {
-        let db = test_db().await;
-        let store = crate::fixture::store(&db).await;
-        Self { _db: db, store, places: Arc::new(Places { first_is_full: AtomicBool::new(true), copies: Mutex::default() }) }
+    async fn ground() -> Ground {
+        Ground::new().await
+    }
+
+    async fn fresh(ground: &Ground) -> Self {
+        truncate(&ground.store).await;
+        let places = Places { first_is_full: AtomicBool::new(true), copies: Mutex::default() };
+        Self { store: ground.store.clone(), places: Arc::new(places) }
     }
 
     fn store(&self) -> Store {

@@ -14,18 +14,25 @@ use drover_orchestrator::store::{bundle, hold};
 use drover_orchestrator::workflows::{Grow, Instantiate, Relocate, Terminate, Test, Update};
 use drover_orchestrator::{Config, migrations};
 use drover_store::{SealKey, Store, StoreConfig};
-use drover_testkit::{TestDb, prepared_db, seal_key};
+use drover_testkit::{TestDb, prepared_db, seal_key, truncate};
 use drover_workflow::{Engine, Registry};
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::fakes::Fakes;
 
+/// A database with the service's tables. Environments can use it one after the other.
+pub struct Ground {
+    store: Store,
+    _db: TestDb,
+}
+
 /// Members a, b, d (onprem) and c (aws), of 1000m each.
 pub struct Base {
     pub fakes: Fakes,
     pub environment: Arc<Environment>,
-    _db: TestDb,
+    /// If no other environment uses its database.
+    _ground: Option<Ground>,
 }
 
 pub fn member(cluster: &str) -> MemberKey {
@@ -62,26 +69,51 @@ pub async fn migrated_db() -> TestDb {
     prepared_db("orchestrator", migrate).await
 }
 
-impl Base {
-    pub async fn fresh() -> Self {
+impl Ground {
+    pub async fn new() -> Self {
         let _ =
             tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
         let db = migrated_db().await;
-        // Few connections: there are thousands of these databases, and what a new connection reads costs more than the queries of a test.
+        // Few connections: there are hundreds of these databases, and what a new connection reads costs more than the queries of a test.
         let config = StoreConfig { max_connections: 4, ..StoreConfig::new("orchestrator", db.url.clone()) };
         let store = Store::connect(&config, &migrations()).await.unwrap();
         let store = store.with_key(Arc::new(SealKey::parse(&seal_key()).unwrap()));
+        let filled = "select relname::text from pg_class where relnamespace = current_schema()::regnamespace and relkind = 'r'
+            and not starts_with(relname, '_migrations_') and pg_relation_size(oid) > 0";
+        let filled: Vec<String> = sqlx::query_scalar(filled).fetch_all(store.pool()).await.unwrap();
+        assert_eq!(filled, ["planning_ledger"], "migrations insert rows into these tables; `empty` must do it again");
+        Self { store, _db: db }
+    }
+
+    /// Removes what earlier environments left, and makes the tables as the migrations did.
+    async fn empty(&self) {
+        truncate(&self.store).await;
+        sqlx::query("insert into planning_ledger default values").execute(self.store.pool()).await.unwrap();
+    }
+}
+
+impl Base {
+    /// One with a database of its own.
+    pub async fn fresh() -> Self {
+        let ground = Ground::new().await;
+        let base = Self::on(&ground).await;
+        Self { _ground: Some(ground), ..base }
+    }
+
+    /// One on a database that no other environment uses any more.
+    pub async fn on(ground: &Ground) -> Self {
+        ground.empty().await;
         let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000), ("onprem", "d", 1, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
         let environment = Environment {
-            store,
+            store: ground.store.clone(),
             services: fakes.services(),
             statuses: Statuses::default(),
             traffic: Default::default(),
             deadlines: config.deadlines(),
             wakes: Wakes::channel().0,
         };
-        Self { fakes, environment: Arc::new(environment), _db: db }
+        Self { fakes, environment: Arc::new(environment), _ground: None }
     }
 
     /// A group in this state, with its document and two bundles.

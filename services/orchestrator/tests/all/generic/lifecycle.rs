@@ -19,8 +19,8 @@ struct Instantiation(Moves);
 impl WorkflowCase for Instantiation {
     type Workflow = Instantiate;
 
-    async fn fresh() -> Self {
-        Self(Moves::new().await)
+    async fn on(base: Base) -> Self {
+        Self(Moves::on(base).await)
     }
     fn base(&self) -> &Base {
         &self.0.base
@@ -68,8 +68,7 @@ struct Termination {
 impl WorkflowCase for Termination {
     type Workflow = Terminate;
 
-    async fn fresh() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let dig = base.group("shop", DeploymentState::Instantiated).await;
         base.serving(&dig, request("web", 300, &["a"]), "a").await;
         base.serving(&dig, request("db", 300, &["b"]), "b").await;
@@ -141,8 +140,7 @@ impl Testing {
 impl WorkflowCase for Testing {
     type Workflow = Test;
 
-    async fn fresh() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let dig = base.group("shop", DeploymentState::Instantiated).await;
         let web = base.serving(&dig, request("web", 300, &["a"]), "a").await;
         let db = base.serving(&dig, request("db", 300, &["b"]), "b").await;

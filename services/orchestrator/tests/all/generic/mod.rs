@@ -16,14 +16,14 @@ use drover_workflow::{Engine, Registry, Workflow, WorkflowView};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::base::{Base, member, request};
+use crate::base::{Base, Ground, member, request};
 
 /// The part of a fixture that differs between workflows.
 #[async_trait]
 trait WorkflowCase: Send + Sync + Sized + 'static {
     type Workflow: Workflow;
 
-    async fn fresh() -> Self;
+    async fn on(base: Base) -> Self;
     fn base(&self) -> &Base;
     fn input(&self) -> <Self::Workflow as Workflow>::Input;
     async fn check_done(&self, view: &WorkflowView) -> Result<(), String>;
@@ -35,9 +35,13 @@ struct CaseFixture<C>(C);
 #[async_trait]
 impl<C: WorkflowCase> Fixture for CaseFixture<C> {
     type Workflow = C::Workflow;
+    type Ground = Ground;
 
-    async fn fresh() -> Self {
-        Self(C::fresh().await)
+    async fn ground() -> Ground {
+        Ground::new().await
+    }
+    async fn fresh(ground: &Ground) -> Self {
+        Self(C::on(Base::on(ground).await).await)
     }
     fn store(&self) -> Store {
         self.0.base().environment.store.clone()
@@ -69,8 +73,7 @@ struct Moves {
 }
 
 impl Moves {
-    async fn new() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let victim = base.group("victim", DeploymentState::Instantiated).await;
         let newcomer = base.group("newcomer", DeploymentState::Approved).await;
         let old = base.serving(&victim, request("v", 600, &["a", "b", "c", "d"]), "a").await;

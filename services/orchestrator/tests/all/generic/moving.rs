@@ -37,8 +37,8 @@ impl Relocation {
 impl WorkflowCase for Relocation {
     type Workflow = Relocate;
 
-    async fn fresh() -> Self {
-        Self(Moves::new().await)
+    async fn on(base: Base) -> Self {
+        Self(Moves::on(base).await)
     }
     fn base(&self) -> &Base {
         &self.0.base
@@ -73,8 +73,7 @@ struct Stateful(Moves);
 impl WorkflowCase for Stateful {
     type Workflow = Relocate;
 
-    async fn fresh() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let victim = base.group("victim", DeploymentState::Instantiated).await;
         let newcomer = base.group("newcomer", DeploymentState::Approved).await;
         let mut asks = request("v", 600, &["a", "b", "c", "d"]);
@@ -128,8 +127,8 @@ struct Replacement(Moves);
 impl WorkflowCase for Replacement {
     type Workflow = Relocate;
 
-    async fn fresh() -> Self {
-        let moves = Moves::new().await;
+    async fn on(base: Base) -> Self {
+        let moves = Moves::on(base).await;
         moves.base.fakes.members.behave("v", "b", Behaviour::Refused);
         moves.base.fakes.ledger.full_until_refused(&member("c"));
         Self(moves)
@@ -166,8 +165,7 @@ struct Scaled<const FITS: bool>(Moves);
 impl<const FITS: bool> WorkflowCase for Scaled<FITS> {
     type Workflow = Relocate;
 
-    async fn fresh() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let victim = base.group("victim", DeploymentState::Instantiated).await;
         let newcomer = base.group("newcomer", DeploymentState::Approved).await;
         let asks = request("v", 200, &["a", "b", "c", "d"]);

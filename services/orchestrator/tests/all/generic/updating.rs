@@ -38,8 +38,7 @@ impl<const REFUSED: bool> Updating<REFUSED> {
 impl<const REFUSED: bool> WorkflowCase for Updating<REFUSED> {
     type Workflow = Update;
 
-    async fn fresh() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let dig = base.group("shop", DeploymentState::Instantiated).await;
         let web = base.serving(&dig, request("web", 300, &["a"]), "a").await;
         let old = base.serving(&dig, request("old", 300, &["b"]), "b").await;
@@ -120,8 +119,7 @@ impl<const CPU: i64> Crowded<CPU> {
 impl<const CPU: i64> WorkflowCase for Crowded<CPU> {
     type Workflow = Update;
 
-    async fn fresh() -> Self {
-        let base = Base::fresh().await;
+    async fn on(base: Base) -> Self {
         let victim = base.group("victim", DeploymentState::Instantiated).await;
         let dig = base.group("shop", DeploymentState::Instantiated).await;
         let old = base.serving(&victim, request("v", 600, &["a", "b", "c", "d"]), "a").await;
@@ -182,8 +180,8 @@ impl Growth {
 impl WorkflowCase for Growth {
     type Workflow = Grow;
 
-    async fn fresh() -> Self {
-        let moves = Moves::new().await;
+    async fn on(base: Base) -> Self {
+        let moves = Moves::on(base).await;
         let copy = moves.base.serving(&moves.newcomer, request("n", 300, &["a"]), "a").await;
         Self(moves, copy)
     }
