@@ -13,6 +13,7 @@ DROVER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 DROVER_URL=https://localhost:$DROVER_PORT DROVER_CA_FILE=$work/secrets/ca.pem
 export DROVER_CA_FILE
 unset DROVER_TOKEN DROVER_PROJECT
+kube= # the job that starts the control planes
 : "${DROVER_KUBE_BIN:=$(deploy/local-kube/build.sh kubernetes)}"
 export DROVER_KUBE_BIN
 drover() { "$programs/drover" "$@"; }
@@ -25,6 +26,7 @@ clean_up() {
   trap - EXIT
   [ $code = 0 ] || { docker-compose ps; docker-compose logs --no-color --tail 30; } >&2 || true
   docker-compose down --volumes >/dev/null 2>&1 || true
+  [ -z "$kube" ] || wait "$kube" || true
   deploy/local-kube/kube.sh down --dir "$work/kube" >/dev/null 2>&1 || true
   rm -rf "$work"
 }
@@ -39,7 +41,7 @@ until_true() {
 container() { podman ps --all --quiet --filter "label=com.docker.compose.service=$1"; }
 state() { podman inspect --format "$2" "$(container "$1")"; }
 services="gateway cluster-manager orchestrator placement migration resource-synchronizer traffic"
-all_healthy() { for service in postgres $services; do [ "$(state "$service" '{{.State.Health.Status}}')" = healthy ] || return 1; done; }
+all_healthy() { [ "$(podman ps --quiet --filter health=healthy | wc -l)" = "$(wc -w <<<"postgres $services")" ]; }
 up() { docker-compose up -d 2>&1 | cat >"$work/up.log" || { cat "$work/up.log" >&2; die "docker-compose up failed"; }; until_true 300 "all services are healthy" all_healthy; }
 # homes: the cluster of each app that Drover calls Ready, as "app=cluster", sorted
 homes() { drover get apps -o json | python3 -c 'import json, sys
@@ -62,6 +64,9 @@ spec:
 Y
 }
 
+# The control planes start meanwhile.
+deploy/local-kube/kube.sh up --names private-a,private-b,public-c --nodes 2 --cpu 2 --memory 4Gi --lan --owner $$ --dir "$work/kube" >"$work/kube.log" 2>&1 &
+kube=$!
 deploy/docker/image.sh "$programs" "$helm" >"$work/image.log" 2>&1 || { tail -n 20 "$work/image.log" >&2; die "the image cannot be built"; }
 ok "image drover:dev is built: $(podman images --format '{{.Size}}' docker.io/library/drover:dev)"
 deploy/docker/secrets.sh "$work/secrets"
@@ -95,8 +100,7 @@ asked=$(curl -s --cacert "$DROVER_CA_FILE" --resolve "placement:9031:$placement"
 [ "$asked" = 401 ] || [ "$asked" = 403 ] || die "placement answers $asked without a certificate"
 ok "only the gateway and a port for routes are published, on 127.0.0.1; the gateway speaks TLS, and wants the token; services want a certificate"
 
-deploy/local-kube/kube.sh up --names private-a,private-b,public-c --nodes 2 --cpu 2 --memory 4Gi --lan --owner $$ --dir "$work/kube" >"$work/kube.log" 2>&1 ||
-  { tail -n 20 "$work/kube.log" >&2; die "the control planes do not start"; }
+wait $kube || { tail -n 20 "$work/kube.log" >&2; die "the control planes do not start"; }
 drover cluster add private-a --provider onprem --kubeconfig "$work/kube/private-a/kubeconfig"
 drover cluster add private-b --provider onprem --kubeconfig "$work/kube/private-b/kubeconfig"
 drover cluster add public-c --provider aws --kubeconfig "$work/kube/public-c/kubeconfig"
