@@ -1,5 +1,9 @@
 //! The clients in clients/ are generated, built, and tell their story to a running Drover; and Drover answers as its document says.
 
+mod clients {
+    pub mod contract;
+}
+
 use std::process::Stdio;
 use std::time::Duration;
 

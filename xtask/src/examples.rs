@@ -35,7 +35,7 @@ pub fn add(document: &mut Value, mut recorded: Map<String, Value>) -> anyhow::Re
             let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
             let exchanges = recorded.remove(&id);
             let exchanges =
-                exchanges.with_context(|| format!("{id} has no example; record them again (tests/tests/contract.rs says how)"))?;
+                exchanges.with_context(|| format!("{id} has no example; record them again (tests/tests/clients/contract.rs says how)"))?;
             for (key, exchange) in exchanges.as_object().into_iter().flatten().filter(|(_, exchange)| **exchange != json!({})) {
                 add_exchange(operation, path, key, exchange);
             }

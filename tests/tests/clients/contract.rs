@@ -1,18 +1,17 @@
 //! Drover keeps what its API document says: every public operation is asked, every kind of document is read back as it was written, and
 //! the examples of the document are what was seen here.
 
-mod contract {
-    pub mod faults;
-}
+pub mod faults;
 
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use contract::faults::recorded;
 use drover_e2e::System;
 use serde_json::Value;
 use tokio::process::Command;
+
+use faults::recorded;
 
 /// It only guards against hanging.
 const TIMEOUT: Duration = Duration::from_secs(600);
