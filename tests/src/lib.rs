@@ -7,6 +7,7 @@
 
 pub mod apps;
 pub mod browser;
+mod database;
 pub mod definitions;
 pub mod emco;
 pub mod gateways;

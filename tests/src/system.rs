@@ -12,9 +12,10 @@ use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Claim, MemberState};
 use drover_service::Tasks;
 use drover_store::private_postgres::Durability;
-use drover_testkit::{ChaosProxy, TestDb, eventually, test_db};
+use drover_testkit::{ChaosProxy, TestDb, eventually};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::database;
 use crate::linked::{self, LINKED, Linked};
 use crate::members::{self, Backend, Member, Members, Shape};
 
@@ -69,7 +70,7 @@ impl System {
 
     /// The same, with more flags for services, which override the defaults.
     pub async fn with(backend: Backend, flags: &[(&'static str, &'static str)]) -> Self {
-        let database = test_db().await;
+        let database = database::migrated().await;
         let url = database.url.clone();
         let system = Self::start(backend, members::start(backend).await, url, Some(database), flags).await;
         system.register().await;
@@ -79,7 +80,7 @@ impl System {
 
     /// The same on simulated members of another shape, with more flags for services, which override the defaults.
     pub async fn shaped(shape: &Shape, flags: &[(&'static str, &'static str)]) -> Self {
-        let database = test_db().await;
+        let database = database::migrated().await;
         let url = database.url.clone();
         let members = members::simulated(shape).await;
         let system = Self::start(Backend::Simulated, members, url, Some(database), flags).await;
@@ -95,7 +96,7 @@ impl System {
 
     /// As [`System::on_kubelets`], with these images on the nodes, archives as `docker save` writes them.
     pub async fn on_kubelets_with(images: Vec<PathBuf>) -> Self {
-        let database = test_db().await;
+        let database = database::migrated().await;
         let url = database.url.clone();
         // Containers take longer to start and to end than simulated ones.
         let flags = [("orchestrator", "--ready-seconds=120"), ("orchestrator", "--gone-seconds=60")];
@@ -114,7 +115,7 @@ impl System {
     }
 
     async fn unregistered_on_kubelets() -> Self {
-        let (database, members) = (test_db().await, Members::with_kubelets(Vec::new()).await);
+        let (database, members) = (database::migrated().await, Members::with_kubelets(Vec::new()).await);
         let flags = [("orchestrator", "--ready-seconds=120".to_owned()), ("orchestrator", "--gone-seconds=60".to_owned())];
         let door = Door { guarded: true, ..Door::default() };
         Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &flags, &door).await
@@ -135,7 +136,7 @@ impl System {
 
     /// As [`System::guarded`], at this address and with more flags for services.
     pub async fn guarded_at(listen: SocketAddr, flags: &[(&'static str, String)]) -> Self {
-        let (database, members) = (test_db().await, members::start(Backend::Simulated).await);
+        let (database, members) = (database::migrated().await, members::start(Backend::Simulated).await);
         let door = Door { listen, guarded: true, remote_only: false };
         let system = Self::start_as(Backend::Simulated, members, (database.url.clone(), Some(database)), flags, &door).await;
         system.register().await;
@@ -145,14 +146,14 @@ impl System {
 
     /// A system without members that accepts none on this machine, for clients as those of [`System::guarded`].
     pub async fn remote_only() -> Self {
-        let (database, members) = (test_db().await, members::start(Backend::Simulated).await);
+        let (database, members) = (database::migrated().await, members::start(Backend::Simulated).await);
         let door = Door { guarded: true, remote_only: true, ..Door::default() };
         Self::start_as(Backend::Simulated, members, (database.url.clone(), Some(database)), &[], &door).await
     }
 
     /// A system of which Drover knows none of the default simulated members.
     pub async fn unregistered() -> Self {
-        let database = test_db().await;
+        let database = database::migrated().await;
         let url = database.url.clone();
         Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, Some(database), &[]).await
     }
@@ -207,7 +208,7 @@ impl System {
 
     /// As [`System::new`], with the member [`LINKED`] reached through its agent.
     pub async fn linked(backend: Backend) -> Self {
-        let database = test_db().await;
+        let database = database::migrated().await;
         let url = database.url.clone();
         let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
         system.register_each(true).await;

@@ -141,38 +141,33 @@ async fn contained_namespace_stays_while_others_have_objects_in_it_on_a_real_ser
 /// Killed before and after each effect while a second owner comes, while the first leaves, and while the last leaves.
 #[tokio::test]
 async fn shared_object_is_neither_lost_nor_left_when_the_process_is_killed() {
-    for point in
-        ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"]
-    {
-        for killed_at in ["second comes", "first leaves", "last leaves"] {
-            let mut stack = Stack::start().await;
-            let classes: Api<StorageClass> = Api::all(stack.client());
-            let exists = async |classes: &Api<StorageClass>| classes.get_opt("fast").await.unwrap().is_some();
-            stack.bundle("b1", vec![class("fast", "ssd")]).await;
-            let (a, b) = (binding("a", "b1"), binding("b", "b1"));
-            stack.desire(&a).await;
-            stack.reaches(&a, Phase::Ready).await;
-            for (stage, desired, phase) in [
-                ("second comes", b.clone(), Phase::Ready),
-                ("first leaves", absent(&a), Phase::Gone),
-                ("last leaves", absent(&b), Phase::Gone),
-            ] {
-                let kill = stage == killed_at;
-                // The take-over is an apply, a newcomer deletes nothing.
-                let passes = point.contains("delete") == (phase == Phase::Gone);
-                if kill && passes {
-                    stack.failpoints.set(point, Action::Pause);
-                }
-                stack.desire(&desired).await;
-                if kill && passes {
-                    eventually(PATIENCE, async || stack.failpoints.is_paused(point).then_some(())).await;
-                    stack.kill();
-                    stack.failpoints.clear(point);
-                    stack.restart().await;
-                }
-                stack.reaches(&desired, phase).await;
-                assert_eq!(exists(&classes).await, stage != "last leaves", "{point}, killed when the {killed_at}, at {stage}");
+    // The take-over is an apply, a newcomer deletes nothing.
+    let kills = [("apply", "second comes"), ("delete", "first leaves"), ("delete", "last leaves")];
+    for (effect, killed_at, place) in kills.iter().flat_map(|(effect, at)| ["before", "after_effect"].map(|place| (effect, *at, place))) {
+        let point = format!("synchronizer/{effect}/{place}");
+        let mut stack = Stack::start().await;
+        let classes: Api<StorageClass> = Api::all(stack.client());
+        let exists = async |classes: &Api<StorageClass>| classes.get_opt("fast").await.unwrap().is_some();
+        stack.bundle("b1", vec![class("fast", "ssd")]).await;
+        let (a, b) = (binding("a", "b1"), binding("b", "b1"));
+        stack.desire(&a).await;
+        stack.reaches(&a, Phase::Ready).await;
+        for (stage, desired, phase) in
+            [("second comes", b.clone(), Phase::Ready), ("first leaves", absent(&a), Phase::Gone), ("last leaves", absent(&b), Phase::Gone)]
+        {
+            let kill = stage == killed_at;
+            if kill {
+                stack.failpoints.set(&point, Action::Pause);
             }
+            stack.desire(&desired).await;
+            if kill {
+                eventually(PATIENCE, async || stack.failpoints.is_paused(&point).then_some(())).await;
+                stack.kill();
+                stack.failpoints.clear(&point);
+                stack.restart().await;
+            }
+            stack.reaches(&desired, phase).await;
+            assert_eq!(exists(&classes).await, stage != "last leaves", "{point}, killed when the {killed_at}, at {stage}");
         }
     }
 }

@@ -53,13 +53,19 @@ pub struct Stack {
 impl Stack {
     /// With one member, [`MEMBER`], of three nodes.
     pub async fn start() -> Self {
-        let mut stack = Self::without_members().await;
+        let mut stack = Self::not_started().await;
         stack.add_member(MEMBER);
         stack.restart().await;
         stack
     }
 
     pub async fn without_members() -> Self {
+        let mut stack = Self::not_started().await;
+        stack.restart().await;
+        stack
+    }
+
+    async fn not_started() -> Self {
         let (members, tables) = (FeedHub::new(), FeedHub::new());
         let routes: OpenApiRouter = OpenApiRouter::new()
             .routes(members.route("/internal/feeds/members", "members"))
@@ -70,7 +76,7 @@ impl Stack {
         let router = routes.split_for_parts().0.route("/internal/members/{key}/kubeconfig", kubeconfig);
         let cluster_manager = HttpServer::start(router).await;
         let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new(drover_members::Reach::Anywhere)));
-        let mut stack = Self {
+        Self {
             sim,
             db,
             members,
@@ -84,9 +90,7 @@ impl Stack {
             cluster_manager,
             clients,
             served: None,
-        };
-        stack.restart().await;
-        stack
+        }
     }
 
     pub fn add_member(&self, key: &str) {
