@@ -19,14 +19,11 @@ fi
 step "docker-compose.yml and deploy scripts"
 deploy/docker/check.sh
 
-step "openapi/drover.json: lint, and nothing that breaks clients"
-deploy/openapi/check.sh
-
 step "format"
 cargo fmt --all --check
 
 # Kubernetes and helm are built beside the programs, and kept for later runs. Then comes the one control plane for all tests that compare
-# with a real API server. Its owner is this script, so it is taken down however the script ends.
+# with a real API server. Its owner is this script, so it is taken down however the script ends. The public document is checked meanwhile.
 DROVER_KUBE_BIN=$(deploy/local-kube/build.sh kubernetes --print)
 DROVER_HELM=$(deploy/local-kube/build.sh helm --print)/helm
 DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
@@ -36,7 +33,7 @@ background=() # process groups that end with this script
 clean_up() {
   for group in "${background[@]}"; do kill -- "-$group" 2>/dev/null || true; done
   deploy/local-kube/kube.sh down --dir "$contract" >"$contract.log" 2>&1
-  rm -rf "$contract" "$contract.log"
+  rm -rf "$contract" "$contract.log" "$contract.openapi"
 }
 trap clean_up EXIT
 set -m # each job in the background is a process group of its own
@@ -45,7 +42,9 @@ set -m # each job in the background is a process group of its own
     deploy/local-kube/kube.sh up --names contract --nodes 3 --metrics --owner $$ --dir "$contract"
 } >"$contract.log" 2>&1 &
 contract_up=$!
-background+=("$contract_up")
+deploy/openapi/check.sh >"$contract.openapi" 2>&1 &
+openapi=$!
+background+=("$contract_up" "$openapi")
 set +m
 
 case ${1:-} in --long)
@@ -65,6 +64,10 @@ esac
 
 step "Kubernetes, helm and a control plane"
 wait $contract_up || { cat "$contract.log" >&2; exit 1; }
+
+step "openapi/drover.json: lint, and nothing that breaks clients"
+wait $openapi || { cat "$contract.openapi" >&2; exit 1; }
+cat "$contract.openapi"
 background=()
 
 step "tests"
