@@ -5,6 +5,7 @@ mod book;
 mod circles;
 mod dependencies;
 mod docs;
+mod doctests;
 mod pages;
 mod shipped;
 
