@@ -24,4 +24,4 @@ pub use http::HttpServer;
 pub use image::Image;
 pub use killable::KillablePostgres;
 pub use needs::needs;
-pub use postgres::{TestDb, prepared_db, seal_key, test_db, truncate};
+pub use postgres::{TestDb, prepared_cluster, prepared_db, seal_key, test_db, truncate};

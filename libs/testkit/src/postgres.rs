@@ -156,12 +156,17 @@ pub(crate) fn place() -> PathBuf {
 
 /// A directory below `place` in which a server can be started at once.
 pub(crate) async fn prepared_copy_below(place: &Path) -> PathBuf {
+    let directory = place.join(format!("drover-test-postgres-{}", uuid::Uuid::now_v7().simple()));
+    prepared_cluster(&directory).await;
+    directory
+}
+
+/// Puts the files of a new server into this directory: [`PrivatePostgres::start`] then finds them there and needs no initdb.
+pub async fn prepared_cluster(directory: &Path) {
     // Not below the target directory: when the tests run as root, the server runs as another user, who must be able to reach its files.
     let prepared = std::env::temp_dir().join(format!("drover-test-cluster-{}", nix::unistd::Uid::effective()));
-    let directory = place.join(format!("drover-test-postgres-{}", uuid::Uuid::now_v7().simple()));
     prepare(&prepared).await;
-    copy(&prepared, &directory);
-    directory
+    copy(&prepared, directory);
 }
 
 /// Prepares the data. When several test processes start at the same time, one of them does it and the others wait.
