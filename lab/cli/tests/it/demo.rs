@@ -4,7 +4,6 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn demo_succeeds_with_simulated_members() {
-    let _alone = crate::alone();
     let mut demo = Command::new(crate::drover());
     demo.args(["demo", "--once", "--listen", "127.0.0.1:0"]).env_remove("DATABASE_URL").env_remove("MEMBERS");
     let output = demo.stdin(Stdio::null()).output().unwrap();

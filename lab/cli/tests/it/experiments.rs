@@ -7,7 +7,6 @@ use serde_json::Value;
 #[test]
 #[ignore = "long: 120 applications, one after the other"]
 fn occupancy_of_deployed_draws_is_that_of_the_draws_in_memory() {
-    let _alone = crate::alone();
     let report = |members: &str| -> Value {
         let mut command = Command::new(crate::LAB);
         command.args(["experiment", "occupancy", "--draws", "2", "--demand", "85", "-o", "json", "--members", members]);
@@ -33,7 +32,6 @@ fn case_b_is_carried_out_on_a_real_kubelet() {
     if drover_testkit::needs("DROVER_KUBE_BIN").is_none() {
         return;
     }
-    let _alone = crate::alone();
     let nowhere = tempfile::tempdir().unwrap();
     let mut command = Command::new(crate::LAB);
     command.args(["experiment", "autoscaling", "--real", "--speed", "60", "-o", "json", "--data"]).arg(nowhere.path());

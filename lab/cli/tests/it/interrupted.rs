@@ -69,7 +69,6 @@ fn nothing_is_left_after(command: &[&str], interrupt: impl Fn(&Child, &Path)) ->
 }
 
 fn nothing_of_it_is_left_after(command: &[&str], parts: &[&str], interrupt: impl Fn(&Child, &Path)) -> std::process::ExitStatus {
-    let _alone = crate::alone();
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("tmp");
     std::fs::create_dir(&folder).unwrap();

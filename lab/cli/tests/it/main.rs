@@ -10,15 +10,8 @@ mod pages;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const LAB: &str = env!("CARGO_BIN_EXE_drover-lab");
-
-/// Tests that start whole stacks run one after the other.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The program `drover` of the same build.
 fn drover() -> PathBuf {
