@@ -11,6 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::database;
+
 pub(crate) const DROVER: &str = env!("CARGO_BIN_EXE_drover");
 
 /// A process that ends with the test.
@@ -280,7 +282,7 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (members, files) = simulated(2, &folder.path().join("sim"));
 
-    let (mut up, url) = start(folder.path());
+    let (mut up, url) = start_anew(folder.path());
     only_its_user_is_let_in(&url, ok(&url, &["page"]).trim(), Path::new(&at("data")));
 
     ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0], "--priority", "1"]);
@@ -515,6 +517,7 @@ fn up_and_doctor_say_what_does_not_work_without_helm_and_kustomize() {
     let nothing = folder.path().join("nothing").display().to_string();
     std::fs::create_dir(&nothing).unwrap();
     let without = [("PATH", nothing.as_str()), ("DROVER_HELM", ""), ("DROVER_KUSTOMIZE", ""), ("DROVER_KUBE_BIN", "")];
+    database::prepare(folder.path());
     let (up, url, heard) = start_and_hear(folder.path(), &without);
     let notes = |of: &[String]| of.iter().filter(|line| line.starts_with("note: ")).cloned().collect::<Vec<_>>();
     let (helm, kustomize) = ("charts cannot be deployed without helm", "`drover deploy -k` needs kustomize or kubectl");
@@ -540,18 +543,25 @@ fn up_and_doctor_say_what_does_not_work_without_helm_and_kustomize() {
     drop(up);
 }
 
-/// `drover up` with its data in this folder, and its address.
+/// `drover up` with its data in this folder, and its address. Its database is prepared ([`database`]).
 pub(crate) fn start(folder: &Path) -> (Process, String) {
     start_with(folder, &[])
 }
 
 /// The same with settings of services, as environment variables.
 pub(crate) fn start_with(folder: &Path, settings: &[(&str, &str)]) -> (Process, String) {
+    database::prepare(folder);
     let (up, url, _) = start_and_hear(folder, settings);
     (up, url)
 }
 
-/// The same, and the lines that it has printed until it was up.
+/// The same where Drover has never been: it makes its database itself, which takes seconds.
+pub(crate) fn start_anew(folder: &Path) -> (Process, String) {
+    let (up, url, _) = start_and_hear(folder, &[]);
+    (up, url)
+}
+
+/// Starts it, and returns also the lines that it has printed until it was up.
 fn start_and_hear(folder: &Path, settings: &[(&str, &str)]) -> (Process, String, Vec<String>) {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut up = Command::new(DROVER);

@@ -7,10 +7,12 @@ use std::process::{Command, Stdio};
 use drover_testkit::needs;
 
 use crate::cli::{DROVER, HOME, Process, SHOP, json, ok, run, simulated, wait};
+use crate::database;
 use crate::readme::{workload, write};
 
 /// `drover up` in `folder`, and its address.
 fn up(folder: &Path) -> (Process, String) {
+    database::prepare(folder);
     std::fs::write(folder.join("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
     let mut up = Command::new(DROVER);
     up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME");

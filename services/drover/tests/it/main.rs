@@ -6,6 +6,7 @@ mod autoscale;
 mod charts;
 mod cli;
 mod clusters;
+mod database;
 mod emco;
 mod how_to;
 mod image;
