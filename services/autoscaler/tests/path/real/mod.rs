@@ -1,6 +1,7 @@
 //! Real pods on a real kubelet, with the documented manifests: scaling from zero under an open-loop load fails no request.
 
 mod machine;
+mod moved;
 mod paper;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
