@@ -61,6 +61,19 @@ pub struct Container {
     pub request: Load,
 }
 
+/// What placing reads of a container again and again, together in half a cache line: on many containers the reading takes longer than the
+/// arithmetic.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    pub request: Load,
+    /// Its calls are `near[first..]` up to those of the next container.
+    first: u32,
+    pub group: u32,
+    pub copy: u32,
+    /// Its place in the order of copies, groups, containers.
+    pub rank: u32,
+}
+
 /// An invalid instance.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InstanceError {
@@ -90,14 +103,13 @@ pub struct Instance {
     places: Vec<Place>,
     containers: Vec<Container>,
     names: Vec<String>,
-    /// The calls of container c are `near[first[c]..first[c + 1]]`; they are symmetric.
-    first: Vec<u32>,
+    /// One for each container, and another one after the last.
+    facts: Vec<Facts>,
+    /// The calls of all containers, which are symmetric.
     near: Vec<(u32, f64)>,
     total: f64,
     groups: Vec<Vec<u32>>,
-    group_of: Vec<u32>,
     copies: Vec<Vec<u32>>,
-    copy_of: Vec<u32>,
     pub(super) rules: Rules,
     distance: Option<Vec<f64>>,
     farthest: f64,
@@ -150,28 +162,12 @@ impl Instance {
         let pairs = pairs(graph, traffic, &id);
         let (first, near) = adjacency(containers.len(), &pairs);
         let copies = components(graph, &containers);
-        let group_of = index(containers.len(), &groups);
-        let copy_of = index(containers.len(), &copies);
+        let facts = facts(&containers, &first, &groups, &copies);
         let rules = Rules { apart: rules.apart.iter().map(|(a, b)| (*a.min(b), *a.max(b))).collect(), ..rules };
         let names = services.iter().map(|s| s.name.clone()).collect();
         let now = vec![None; containers.len()];
         let total = pairs.iter().map(|p| p.2).sum();
-        Ok(Self {
-            places,
-            containers,
-            names,
-            first,
-            near,
-            total,
-            groups,
-            group_of,
-            copies,
-            copy_of,
-            rules,
-            distance: None,
-            farthest: 1.0,
-            now,
-        })
+        Ok(Self { places, containers, names, facts, near, total, groups, copies, rules, distance: None, farthest: 1.0, now })
     }
 
     /// Sets the cost of calls between places to a distance, for example the latency, as a matrix row by row.
@@ -226,7 +222,7 @@ impl Instance {
     }
     /// The index of a container's copy of a group.
     pub fn group_of(&self, container: u32) -> usize {
-        self.group_of[container as usize] as usize
+        self.facts[container as usize].group as usize
     }
     /// The copies of whole applications: containers connected by calls, copy by copy.
     pub fn copies(&self) -> &[Vec<u32>] {
@@ -234,11 +230,17 @@ impl Instance {
     }
     /// The index of a container's copy of an application.
     pub fn copy_of(&self, container: u32) -> usize {
-        self.copy_of[container as usize] as usize
+        self.facts[container as usize].copy as usize
     }
     /// The containers that a container calls or that call it, with the sum of the rates of both directions.
     pub fn near(&self, container: u32) -> &[(u32, f64)] {
-        &self.near[self.first[container as usize] as usize..self.first[container as usize + 1] as usize]
+        let [this, next] = [0, 1].map(|n| self.facts[container as usize + n].first as usize);
+        &self.near[this..next]
+    }
+    /// What placing reads of a container again and again.
+    #[inline]
+    pub(super) fn facts(&self, container: u32) -> &Facts {
+        &self.facts[container as usize]
     }
     /// The sum of all calls.
     pub fn total_calls(&self) -> f64 {
@@ -305,12 +307,23 @@ fn adjacency(containers: usize, pairs: &[(u32, u32, f64)]) -> (Vec<u32>, Vec<(u3
     (first, near)
 }
 
-fn index(containers: usize, units: &[Vec<u32>]) -> Vec<u32> {
-    let mut of = vec![0; containers];
-    for (u, members) in units.iter().enumerate() {
-        members.iter().for_each(|c| of[*c as usize] = u as u32);
+fn facts(containers: &[Container], first: &[u32], groups: &[Vec<u32>], copies: &[Vec<u32>]) -> Vec<Facts> {
+    let mut facts: Vec<Facts> = first.iter().map(|first| Facts { first: *first, ..Facts::default() }).collect();
+    for (facts, container) in facts.iter_mut().zip(containers) {
+        facts.request = container.request;
     }
-    of
+    for (n, group) in groups.iter().enumerate() {
+        group.iter().for_each(|c| facts[*c as usize].group = n as u32);
+    }
+    for (n, copy) in copies.iter().enumerate() {
+        copy.iter().for_each(|c| facts[*c as usize].copy = n as u32);
+    }
+    let mut order: Vec<usize> = (0..containers.len()).collect();
+    order.sort_unstable_by_key(|c| (facts[*c].copy, facts[*c].group, *c));
+    for (rank, c) in order.into_iter().enumerate() {
+        facts[c].rank = rank as u32;
+    }
+    facts
 }
 
 /// Divides the containers into copies of applications: same copy number, services connected by calls.

@@ -127,6 +127,11 @@ impl<'i> Layout<'i> {
     pub fn at(&self, container: u32) -> Option<usize> {
         (self.at[container as usize] != NOWHERE).then_some(self.at[container as usize] as usize)
     }
+    /// Whether a container is on a place.
+    #[inline]
+    pub(super) fn is_at(&self, container: u32, place: usize) -> bool {
+        self.at[container as usize] == place as u32
+    }
     /// The places of all containers.
     pub fn placement(&self) -> Vec<Option<usize>> {
         (0..self.at.len()).map(|c| self.at(c as u32)).collect()
@@ -218,10 +223,14 @@ impl<'i> Layout<'i> {
     /// Calls of an unplaced unit that would leave the place.
     pub fn calls_away(&self, unit: &[u32], place: usize) -> f64 {
         let mut cut = 0.0;
+        let plain = !self.instance.has_distances();
         for x in unit {
             for (n, w) in self.instance.near(*x) {
-                if let Some(q) = self.at(*n) {
-                    cut += w * self.instance.apart(place, q);
+                let at = self.at[*n as usize];
+                if plain {
+                    cut += if at != NOWHERE && at != place as u32 { *w } else { 0.0 };
+                } else if at != NOWHERE {
+                    cut += w * self.instance.apart(place, at as usize);
                 }
             }
         }
@@ -258,7 +267,7 @@ impl<'i> Layout<'i> {
         let (mut a, mut b) = (self.used[from], self.used[to]);
         for (unit, sign) in [(xs, 1.0), (ys, -1.0)] {
             for x in unit {
-                let q = self.instance.containers()[*x as usize].request;
+                let q = self.instance.facts(*x).request;
                 for r in 0..RESOURCES {
                     a[r] -= sign * q[r];
                     b[r] += sign * q[r];
@@ -319,7 +328,7 @@ impl<'i> Layout<'i> {
     fn with(&self, place: usize, unit: &[u32], sign: f64) -> Load {
         let mut used = self.used[place];
         for x in unit {
-            let q = self.instance.containers()[*x as usize].request;
+            let q = self.instance.facts(*x).request;
             (0..RESOURCES).for_each(|r| used[r] += sign * q[r]);
         }
         used
@@ -403,6 +412,9 @@ impl<'i> Layout<'i> {
 
     /// The number of containers of `unit` whose current place is not `place`.
     fn strangers(&self, unit: &[u32], place: usize) -> usize {
+        if self.instance.rules.moves.is_none() {
+            return 0; // without a limit the count is not needed
+        }
         unit.iter().filter(|x| self.instance.now()[**x as usize].is_some_and(|now| now != place)).count()
     }
 
@@ -425,6 +437,9 @@ impl<'i> Layout<'i> {
     }
 
     fn count(&mut self, x: u32, place: usize, by: isize) {
+        if !self.has_rules {
+            return;
+        }
         let service = self.instance.containers()[x as usize].service;
         if self.per_domain[service].is_some() {
             let n = self.in_domain.entry((service, self.instance.places()[place].domain)).or_default();

@@ -2,27 +2,33 @@
 
 use super::super::layout::Layout;
 use super::exchange::Apart;
-use super::parts::{Collector, Parts, bits};
+use super::parts::{Collector, Part, Parts, bits};
 
 /// With more calling pairs than these, what a part wins is not corrected for the parts that it changes sides with: each pair counts little.
 const PAIRS: usize = 16;
 
-/// The pairs of places with most calls between them and these calls, those with most calls first, at most `most`.
-pub fn linked(layout: &Layout<'_>, most: usize) -> Vec<(usize, usize, f64)> {
+/// The pairs of places with most calls between them and these calls, those with most calls first, at most `most`. `outside`: the calls that
+/// leave a place, in the order of its containers, where they are known.
+pub fn linked<'p>(layout: &Layout<'_>, most: usize, outside: impl Fn(usize) -> Option<&'p [(u32, u32, f64)]>) -> Vec<(usize, usize, f64)> {
     let instance = layout.instance();
     let places = instance.places().len();
-    let mut calls = vec![0.0; places];
-    let (mut others, mut all) = (Vec::new(), Vec::new());
+    let mut all = Vec::with_capacity(2 * places);
+    // One more than there are places: what does not count is added there, because whether it counts cannot be foreseen.
+    let mut calls = vec![0.0; places + 1];
+    let (mut others, mut count) = (vec![0; places + 1], 0);
     for here in 0..places {
-        for (y, rate) in layout.on(here).iter().flat_map(|x| instance.near(*x)) {
-            if let Some(there) = layout.at(*y).filter(|there| *there > here) {
-                if calls[there] == 0.0 {
-                    others.push(there);
-                }
-                calls[there] += rate;
-            }
+        let mut add = |y: u32, rate: f64| {
+            let there = layout.at(y).filter(|there| *there > here).unwrap_or(places);
+            others[count] = there;
+            count += usize::from(calls[there] == 0.0 && there < places);
+            calls[there] += rate;
+        };
+        match outside(here) {
+            Some(known) => known.iter().for_each(|(_, y, rate)| add(*y, *rate)),
+            None => layout.on(here).iter().flat_map(|x| instance.near(*x)).for_each(|(y, rate)| add(*y, *rate)),
         }
-        all.extend(others.drain(..).map(|there| (here, there, std::mem::take(&mut calls[there]))));
+        all.extend(others[..count].iter().map(|there| (here, *there, std::mem::take(&mut calls[*there]))));
+        count = 0;
     }
     let order = |a: &(usize, usize, f64), b: &(usize, usize, f64)| b.2.total_cmp(&a.2).then((a.0, a.1).cmp(&(b.0, b.1)));
     if all.len() > most {
@@ -37,28 +43,28 @@ pub fn linked(layout: &Layout<'_>, most: usize) -> Vec<(usize, usize, f64)> {
 #[derive(Debug, Default)]
 pub struct Between {
     pairs: Vec<Apart>,
-    /// What the calls of each part cost that it leaves behind, less those that it comes to.
-    pub costs: [Vec<f32>; 2],
+    /// The parts of both, at the cost of the calls that each leaves behind, less those that it comes to.
+    pub parts: [Vec<Part>; 2],
     /// What pairs of parts cost besides: they call each other, and have been counted as if each came to the other. In the order of the parts.
     pub apart: Vec<Apart>,
 }
 
 impl Between {
-    /// Looks at the calls between two places. `per_call`: what a call between two places costs.
-    pub fn look_at(&mut self, layout: &Layout<'_>, [here, there]: [usize; 2], parts: [&Parts; 2], of: &Collector) {
+    /// Looks at the calls of a place with another one, whose parts come second.
+    pub fn look_at(&mut self, layout: &Layout<'_>, there: usize, parts: [&Parts; 2], of: &Collector) {
         self.pairs.clear();
         self.apart.clear();
-        for (costs, parts) in self.costs.iter_mut().zip(parts) {
-            costs.clear();
-            costs.extend_from_slice(&parts.cost);
+        for (own, parts) in self.parts.iter_mut().zip(parts) {
+            own.clear();
+            own.extend_from_slice(parts.all());
         }
-        for x in layout.on(here) {
-            let near = layout.instance().near(*x).iter().filter(|(y, _)| layout.at(*y) == Some(there));
-            self.pairs.extend(near.map(|(y, rate)| (*x, *y, of.cost(*rate))));
+        for (x, y, rate) in parts[0].outside() {
+            self.pairs.push((*x, *y, of.cost(*rate)));
+            self.pairs.truncate(self.pairs.len() - usize::from(!layout.is_at(*y, there)));
         }
         for (x, y, cost) in &self.pairs {
-            bits(of.parts_with(*x)).for_each(|p| self.costs[0][p] -= cost);
-            bits(of.parts_with(*y)).for_each(|q| self.costs[1][q] -= cost);
+            bits(of.parts_with(*x)).for_each(|p| self.parts[0][p].cost -= cost);
+            bits(of.parts_with(*y)).for_each(|q| self.parts[1][q].cost -= cost);
             if self.pairs.len() <= PAIRS {
                 let others = |p: usize| bits(of.parts_with(*y)).map(move |q| (p as u32, q as u32, 2.0 * cost));
                 self.apart.extend(bits(of.parts_with(*x)).flat_map(others));

@@ -2,7 +2,7 @@
 
 use super::super::top::Top;
 use super::loads::{Balance, PlaceLoad};
-use super::parts::{PARTS, Parts};
+use super::parts::{PARTS, Part};
 
 /// Columns are padded to a multiple of this, so that loops over them need no remainder.
 const LANES: usize = 8;
@@ -13,6 +13,8 @@ const LEAST: f32 = 1e-6;
 /// More than any sum of costs.
 const NEVER: f32 = 1e9;
 const DROPPED: u32 = u32::MAX;
+/// More columns than there are parts, and a power of two, so that a place in them is found without a check.
+const COLUMNS: usize = PARTS.next_power_of_two();
 
 /// A part of the one place, a part of the other, and what they cost besides.
 pub type Apart = (u32, u32, f32);
@@ -21,33 +23,33 @@ pub type Apart = (u32, u32, f32);
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'p> {
     pub load: PlaceLoad,
-    pub parts: &'p Parts,
-    /// What each part costs if it goes to the other place, by the calls of both: at most as many as parts.
-    pub costs: &'p [f32],
+    /// Its parts, each at what its calls to both places cost if it goes to the other one.
+    pub parts: &'p [Part],
 }
 
 /// The parts of a side that an exchange could gain with.
 #[derive(Clone, Debug)]
 struct Columns {
     count: usize,
-    ask: [[f32; PARTS]; 2],
-    cost: [f32; PARTS],
-    part: [u32; PARTS],
+    ask: [[f32; COLUMNS]; 2],
+    cost: [f32; COLUMNS],
+    part: [u32; COLUMNS],
     /// The column of each part; [`DROPPED`] if it has none.
     column: [u32; PARTS],
 }
 
 impl Columns {
-    const EMPTY: Self = Self { count: 0, ask: [[0.0; PARTS]; 2], cost: [0.0; PARTS], part: [0; PARTS], column: [DROPPED; PARTS] };
+    const EMPTY: Self = Self { count: 0, ask: [[0.0; COLUMNS]; 2], cost: [0.0; COLUMNS], part: [0; COLUMNS], column: [DROPPED; PARTS] };
 
     /// Keeps the parts of a side that cost less than `below`.
     fn fill(&mut self, side: &Side<'_>, below: f32) {
         let mut count = 0;
-        for (n, cost) in side.costs.iter().enumerate() {
-            (self.cost[count], self.part[count]) = (*cost, n as u32);
-            (0..2).for_each(|r| self.ask[r][count] = side.parts.ask[r][n]);
-            let kept = *cost < below;
-            self.column[n] = if kept { count as u32 } else { DROPPED };
+        for ((n, part), column) in (0..).zip(side.parts).zip(&mut self.column) {
+            let at = count % COLUMNS;
+            (self.cost[at], self.part[at]) = (part.cost, n);
+            (self.ask[0][at], self.ask[1][at]) = (part.ask[0], part.ask[1]);
+            let kept = part.cost < below;
+            *column = if kept { at as u32 } else { DROPPED };
             count += usize::from(kept);
         }
         self.count = count;
@@ -59,17 +61,30 @@ impl Columns {
     }
 }
 
+/// Columns side by side of one exchange each.
+type Lanes = [f32; LANES];
+
+/// What the parts of the other place ask for, as shares of either place, and what they cost.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    here: [Lanes; 2],
+    there: [Lanes; 2],
+    cost: Lanes,
+}
+
 /// Finds exchanges. It keeps its columns, so that they are not made anew each time.
 #[derive(Debug)]
 pub struct Finder {
     from: Columns,
     to: Columns,
-    values: [f32; PARTS],
+    shares: [Shares; COLUMNS / LANES],
+    values: [f32; COLUMNS],
 }
 
 impl Finder {
     pub fn new() -> Self {
-        Self { from: Columns::EMPTY, to: Columns::EMPTY, values: [0.0; PARTS] }
+        let none = Shares { here: [[0.0; LANES]; 2], there: [[0.0; LANES]; 2], cost: [NEVER; LANES] };
+        Self { from: Columns::EMPTY, to: Columns::EMPTY, shares: [none; COLUMNS / LANES], values: [0.0; COLUMNS] }
     }
 
     /// The number of exchanges that were considered last.
@@ -84,27 +99,29 @@ impl Finder {
     pub fn best(&mut self, [here, there]: [&Side<'_>; 2], balance: &Balance, mut apart: &[Apart]) -> Top<(usize, usize), TRIES> {
         let now = balance.cost(here.load.used) + balance.cost(there.load.used);
         let mut best = Top::above(LEAST);
-        let [cheapest, cheapest_there] = [here, there].map(|side| side.costs.iter().copied().fold(0.0, f32::min));
+        let [cheapest, cheapest_there] =
+            [here, there].map(|side| side.parts.iter().fold(0.0, |least, part| if part.cost < least { part.cost } else { least }));
         self.from.fill(here, now - cheapest_there);
         self.to.fill(there, now - cheapest);
-        let padded = self.to.padded();
+        self.share(here.load.inverse, there.load.inverse);
         for n in 0..self.from.count {
             let (x, own) = (self.from.part[n], self.from.cost[n]);
             if own + cheapest_there >= now - best.needed() {
                 continue;
             }
             let ask = [self.from.ask[0][n], self.from.ask[1][n]];
-            self.evaluate(ask, here, there, balance);
+            let least = self.evaluate(ask, here, there, balance);
             while let Some((pair, rest)) = apart.split_first().filter(|(pair, _)| pair.0 <= x) {
                 if pair.0 == x
                     && let Some(value) = self.values.get_mut(self.to.column[pair.1 as usize] as usize)
                 {
+                    // It can only become larger, so the least is at least what it was.
                     *value += pair.2;
                 }
                 apart = rest;
             }
             let most = now - own - best.needed();
-            if self.least(padded) < most
+            if least < most
                 && let Some(m) = self.fitting(ask, here, there, most)
             {
                 best.offer(now - own - self.values[m], (x as usize, self.to.part[m] as usize));
@@ -113,25 +130,36 @@ impl Finder {
         best
     }
 
-    /// What the exchange of a part against each part of the other place leads to: the cost of both places' use, and of the other's calls.
-    fn evaluate(&mut self, ask: [f32; 2], here: &Side<'_>, there: &Side<'_>, balance: &Balance) {
-        let padded = self.to.padded();
-        let (here, there) = (here.load, there.load);
-        let (left, right) = (here.with(ask.map(|q| -q)), there.with(ask));
-        let columns = self.to.ask[0][..padded].iter().zip(&self.to.ask[1][..padded]).zip(&self.to.cost[..padded]);
-        for (value, ((y0, y1), cost)) in self.values[..padded].iter_mut().zip(columns) {
-            let after = [left[0] + y0 * here.inverse[0], left[1] + y1 * here.inverse[1]];
-            let beyond = [right[0] - y0 * there.inverse[0], right[1] - y1 * there.inverse[1]];
-            *value = balance.cost(after) + balance.cost(beyond) + cost;
+    /// Computes once what is the same for each part of the one place.
+    fn share(&mut self, here: [f32; 2], there: [f32; 2]) {
+        let blocks = self.to.padded() / LANES;
+        for (b, shares) in self.shares[..blocks].iter_mut().enumerate() {
+            for r in 0..2 {
+                let (ask, _) = self.to.ask[r].as_chunks::<LANES>();
+                shares.here[r] = ask[b].map(|ask| ask * here[r]);
+                shares.there[r] = ask[b].map(|ask| ask * there[r]);
+            }
+            shares.cost = self.to.cost.as_chunks::<LANES>().0[b];
         }
     }
 
-    fn least(&self, padded: usize) -> f32 {
+    /// What the exchange of a part against each part of the other place leads to: the cost of both places' use, and of the other's calls.
+    /// Returns the least.
+    fn evaluate(&mut self, ask: [f32; 2], here: &Side<'_>, there: &Side<'_>, balance: &Balance) -> f32 {
+        let (left, right) = (here.load.with(ask.map(|q| -q)), there.load.with(ask));
         let mut least = [f32::INFINITY; LANES];
-        for block in self.values[..padded].chunks_exact(LANES) {
-            least.iter_mut().zip(block).for_each(|(least, value)| *least = if value < least { *value } else { *least });
+        let blocks = self.to.padded() / LANES;
+        let (values, _) = self.values.as_chunks_mut::<LANES>();
+        for (values, shares) in values.iter_mut().zip(&self.shares[..blocks]) {
+            for n in 0..LANES {
+                let after = [left[0] + shares.here[0][n], left[1] + shares.here[1][n]];
+                let beyond = [right[0] - shares.there[0][n], right[1] - shares.there[1][n]];
+                let value = balance.cost(after) + balance.cost(beyond) + shares.cost[n];
+                least[n] = if value < least[n] { value } else { least[n] };
+                values[n] = value;
+            }
         }
-        least.into_iter().fold(f32::INFINITY, f32::min)
+        least.into_iter().fold(f32::INFINITY, |least, value| if value < least { value } else { least })
     }
 
     /// The part of the other place for which there is room, with the least value below `most`.
@@ -206,11 +234,11 @@ mod tests {
             let mut parts = [Parts::default(), Parts::default()];
             parts.iter_mut().enumerate().for_each(|(place, parts)| collector.collect(&layout, place, parts));
             let mut between = Between::default();
-            between.look_at(&layout, [0, 1], [&parts[0], &parts[1]], &collector);
+            between.look_at(&layout, 1, [&parts[0], &parts[1]], &collector);
             let loads = Loads::of(&layout);
-            let side = |n: usize| Side { load: loads.place(n), parts: &parts[n], costs: &between.costs[n] };
+            let side = |n: usize| Side { load: loads.place(n), parts: &between.parts[n] };
             let found = Finder::new().best([&side(0), &side(1)], &loads.balance, &between.apart);
-            let all = (0..parts[0].len()).flat_map(|x| (0..parts[1].len()).map(move |y| (x, y)));
+            let all = (0..parts[0].all().len()).flat_map(|x| (0..parts[1].all().len()).map(move |y| (x, y)));
             let all = all.filter_map(|(x, y)| gain(&layout, parts[0].part(x), parts[1].part(y)));
             let most = all.fold(0.0, f64::max);
             let first = found.items().next().map_or(0.0, |(x, y)| gain(&layout, parts[0].part(x), parts[1].part(y)).unwrap());

@@ -118,7 +118,8 @@ impl<'l, 'i> Refiner<'l, 'i> {
     /// The pairs of places with calls between them that promise such a share of what a place costs, those with most calls first.
     fn by_calls(&mut self, share: f32) {
         let enough = share * self.layout.value() as f32;
-        for (here, there, calls) in calls::linked(self.layout, 2 * self.parts.len()) {
+        let outside = |place: usize| self.known[place].then(|| self.parts[place].outside());
+        for (here, there, calls) in calls::linked(self.layout, 2 * self.parts.len(), outside) {
             if self.spent() {
                 return;
             }
@@ -163,11 +164,11 @@ impl<'l, 'i> Refiner<'l, 'i> {
     fn improve(&mut self, here: usize, there: usize, linked: bool) -> bool {
         let parts = [here, there].map(|place| &self.parts[place]);
         if linked {
-            self.between.look_at(self.layout, [here, there], parts, &self.collector);
+            self.between.look_at(self.layout, there, parts, &self.collector);
         }
-        let side = |n: usize, place: usize| {
-            let costs = if linked { &*self.between.costs[n] } else { &parts[n].cost[..parts[n].lean] };
-            Side { load: self.loads.place(place), parts: parts[n], costs }
+        let side = |n: usize, place: usize| Side {
+            load: self.loads.place(place),
+            parts: if linked { &self.between.parts[n] } else { parts[n].lean() },
         };
         let sides = [side(0, here), side(1, there)];
         let apart = if linked { &*self.between.apart } else { &[] };
