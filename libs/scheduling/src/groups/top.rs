@@ -9,7 +9,7 @@ pub(super) struct Top<T, const N: usize> {
 
 impl<T: Copy, const N: usize> Top<T, N> {
     /// Nothing yet; only scores larger than `floor` are taken.
-    pub fn above(floor: f32) -> Self {
+    pub const fn above(floor: f32) -> Self {
         Self { scores: [floor; N], items: [None; N] }
     }
 
@@ -29,6 +29,16 @@ impl<T: Copy, const N: usize> Top<T, N> {
                 at -= 1;
             }
             (self.scores[at], self.items[at]) = (score, Some(item));
+        }
+    }
+
+    /// Offers what is among the best of some others, each as another item.
+    #[inline]
+    pub fn offer_all<U: Copy>(&mut self, others: &Top<U, N>, mut of: impl FnMut(U) -> T) {
+        for (score, item) in others.scores.iter().zip(others.items) {
+            // No other one has a larger score than those before it.
+            let Some(item) = item.filter(|_| *score > self.needed()) else { return };
+            self.offer(*score, of(item));
         }
     }
 

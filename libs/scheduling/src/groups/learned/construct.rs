@@ -3,7 +3,6 @@
 //! Each step offers options for the next unit: the places where it fits, and splitting it. Whoever places (a network, a teacher) takes one.
 //! Capacity and rules always hold. A container that fits nowhere is left out.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,10 +18,9 @@ use super::net::ScoreNet;
 pub const ALL_PLACES: usize = 40;
 /// The most places with calls of the unit that are options when there are more than [`ALL_PLACES`].
 const CALLED: usize = 3;
-/// A unit that waits. The largest comes first, because large units find room only at first; among equals the one with the first container.
+/// A unit that waits.
 #[derive(Clone, Copy)]
 struct Queued {
-    size: f64,
     ask: Load,
     /// Its containers are `containers[start..start + count]` of the construction, of which `first` is the first.
     start: u32,
@@ -37,25 +35,25 @@ impl Queued {
     }
 }
 
-impl Ord for Queued {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.size.total_cmp(&other.size).then_with(|| other.first.cmp(&self.first))
+/// When the turn of a unit comes. The largest comes first, because large units find room only at first; among equals the one with the first
+/// container. One number, because ten thousand units are compared a hundred thousand times.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn(u128);
+
+impl Turn {
+    /// Of the unit with this number. A size is not negative, and such numbers are in the order of their bits.
+    fn of(size: f64, first: u32, unit: usize) -> Self {
+        Self(u128::from(size.to_bits()) << 64 | u128::from(!first) << 32 | u128::from(unit as u32))
+    }
+
+    fn size(self) -> f64 {
+        f64::from_bits((self.0 >> 64) as u64)
+    }
+
+    fn unit(self) -> usize {
+        self.0 as u32 as usize
     }
 }
-
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Queued {}
 
 /// A placement under construction.
 #[derive(Clone)]
@@ -63,7 +61,9 @@ pub struct Construction<'i> {
     layout: Layout<'i>,
     outlook: Arc<Outlook>,
     weights: Weights,
-    queue: BinaryHeap<Queued>,
+    queue: BinaryHeap<Turn>,
+    /// All units that have been in the queue.
+    units: Vec<Queued>,
     /// The containers of all units that wait. Splitting a unit divides its part.
     containers: Vec<u32>,
     /// Demand that is not placed, by copy of an application.
@@ -90,6 +90,7 @@ impl<'i> Construction<'i> {
             outlook: Arc::new(Outlook::of(instance, weights)),
             weights,
             queue: BinaryHeap::with_capacity(instance.containers().len()),
+            units: Vec::with_capacity(instance.containers().len()),
             containers: Vec::with_capacity(instance.containers().len()),
             open: vec![[0.0; RESOURCES]; instance.copies().len()],
             left: [0.0; RESOURCES],
@@ -126,7 +127,7 @@ impl<'i> Construction<'i> {
     }
     /// The containers of the next unit; empty at the end.
     pub fn unit(&self) -> &[u32] {
-        self.queue.peek().map_or(&[], |unit| &self.containers[unit.range()])
+        self.next().map_or(&[], |unit| &self.containers[unit.range()])
     }
     /// What has been placed so far.
     pub fn layout(&self) -> &Layout<'i> {
@@ -138,11 +139,19 @@ impl<'i> Construction<'i> {
     }
     /// Containers that are not placed yet.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
-        self.queue.iter().flat_map(|unit| self.containers[unit.range()].iter().copied())
+        self.queue.iter().flat_map(|turn| self.containers[self.units[turn.unit()].range()].iter().copied())
     }
     /// The number of options taken.
     pub fn steps(&self) -> usize {
         self.steps
+    }
+
+    fn next(&self) -> Option<Queued> {
+        self.queue.peek().map(|turn| self.units[turn.unit()])
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        self.queue.pop().map(|turn| self.units[turn.unit()])
     }
 
     /// Takes one of the options.
@@ -150,7 +159,7 @@ impl<'i> Construction<'i> {
         self.steps += 1;
         match self.options[option] {
             Some(place) => {
-                let Some(unit) = self.queue.pop() else { return };
+                let Some(unit) = self.pop() else { return };
                 self.less(&unit);
                 self.layout.put(&self.containers[unit.range()], place);
                 if let Some(lanes) = &mut self.lanes {
@@ -167,7 +176,7 @@ impl<'i> Construction<'i> {
         let mut scores = Vec::new();
         let mut random = pass.seed;
         self.shuffle(pass);
-        while let Some(kind) = self.queue.peek().map(|q| q.kind).filter(|_| !self.options.is_empty()) {
+        while let Some(kind) = self.next().map(|unit| unit.kind).filter(|_| !self.options.is_empty()) {
             net.score(&self.rows, &mut scores);
             pass.deviate(kind, &self.options, &mut scores, &mut random);
             self.take(best(&scores));
@@ -178,9 +187,9 @@ impl<'i> Construction<'i> {
     fn shuffle(&mut self, pass: &Pass) {
         if pass.shuffle > 0.0 {
             (self.shuffle, self.random) = (pass.shuffle, !pass.seed);
-            for mut unit in std::mem::take(&mut self.queue).into_sorted_vec() {
-                unit.size *= self.deviation();
-                self.queue.push(unit);
+            for turn in std::mem::take(&mut self.queue).into_sorted_vec() {
+                let size = turn.size() * self.deviation();
+                self.queue.push(Turn::of(size, self.units[turn.unit()].first, turn.unit()));
             }
             self.offer();
         }
@@ -204,13 +213,14 @@ impl<'i> Construction<'i> {
         let ask = request(self.layout.instance(), containers);
         let (first, start, count) = (containers[0], range.start as u32, containers.len() as u32);
         let size = size(ask, self.capacity) * self.deviation();
-        self.queue.push(Queued { size, ask, start, count, first, kind });
+        self.queue.push(Turn::of(size, first, self.units.len()));
+        self.units.push(Queued { ask, start, count, first, kind });
         ask
     }
 
     /// Replaces the next unit by its parts: its groups, or its containers if it has only one.
     fn split(&mut self) {
-        let Some(unit) = self.queue.pop() else { return };
+        let Some(unit) = self.pop() else { return };
         let instance = self.layout.instance();
         let range = unit.range();
         let of = |c: &u32| instance.group_of(*c);
@@ -242,7 +252,7 @@ impl<'i> Construction<'i> {
     fn offer(&mut self) {
         self.options.clear();
         self.rows.clear();
-        while let Some(unit) = self.queue.peek().copied() {
+        while let Some(unit) = self.next() {
             self.calls.collect(&self.layout, &self.containers[unit.range()]);
             self.shortlist(&unit);
             if !self.options.is_empty() {
@@ -271,7 +281,7 @@ impl<'i> Construction<'i> {
     fn shortlist(&mut self, unit: &Queued) {
         let places = self.layout.instance().places().len();
         let (layout, containers, options) = (&self.layout, &self.containers[unit.range()], &mut self.options);
-        if let Some(lanes) = &self.lanes {
+        if let Some(lanes) = &mut self.lanes {
             let mut add = |place: usize| {
                 if !options.contains(&Some(place)) && layout.fits(containers, place) {
                     options.push(Some(place));

@@ -66,13 +66,15 @@ impl UnitCalls {
     pub fn collect(&mut self, layout: &Layout<'_>, unit: &[u32]) {
         let instance = layout.instance();
         self.mark.resize(instance.containers().len(), 0);
+        // A single container calls none of its unit.
+        let several = unit.len() > 1;
         self.stamp += 1;
-        unit.iter().for_each(|x| self.mark[*x as usize] = self.stamp);
+        unit.iter().filter(|_| several).for_each(|x| self.mark[*x as usize] = self.stamp);
         self.to.clear();
         (self.placed, self.open, self.inner) = (0.0, 0.0, 0.0);
         for x in unit {
             for (other, calls) in instance.near(*x) {
-                if self.mark[*other as usize] == self.stamp {
+                if several && self.mark[*other as usize] == self.stamp {
                     self.inner += calls / 2.0;
                 } else if let Some(place) = layout.at(*other) {
                     self.placed += calls;
@@ -102,10 +104,6 @@ impl UnitCalls {
 
     fn to(&self, place: usize) -> f64 {
         self.to.iter().find(|(p, _)| *p == place).map_or(0.0, |(_, calls)| *calls)
-    }
-
-    fn away(&self, layout: &Layout<'_>, unit: &[u32], place: usize) -> f64 {
-        if layout.instance().has_distances() { layout.calls_away(unit, place) } else { self.placed - self.to(place) }
     }
 }
 
@@ -161,9 +159,12 @@ impl Outlook {
             cluster: (self.weights.cluster * self.places) as f32,
             node: self.weights.node as f32,
         };
+        let far = instance.has_distances();
         let first = rows.len();
+        rows.resize(first + options.len() * FEATURES, 0.0);
+        let (rows, _) = rows[first..].as_chunks_mut::<FEATURES>();
         let mut least = f32::INFINITY;
-        for options in options.chunks(LANES) {
+        for (options, rows) in options.chunks(LANES).zip(rows.chunks_mut(LANES)) {
             let mut given = Given::default();
             for (n, place) in options.iter().enumerate().filter_map(|(n, option)| Some((n, (*option)?))) {
                 let (used, inverse) = (layout.used(place), self.inverse[place]);
@@ -172,13 +173,14 @@ impl Outlook {
                     given.ask[r][n] = (ask[r] * inverse[r]) as f32;
                     given.rest[r][n] = (unit.rest[r] * inverse[r]) as f32;
                 }
-                given.to[n] = (per_call * calls.to(place)) as f32;
-                given.away[n] = (per_call * calls.away(layout, unit.containers, place)) as f32;
+                let to = calls.to(place);
+                let away = if far { layout.calls_away(unit.containers, place) } else { calls.placed - to };
+                (given.to[n], given.away[n]) = ((per_call * to) as f32, (per_call * away) as f32);
                 given.size[n] = self.size[place];
             }
             let told = common.columns(&given);
-            for (n, option) in options.iter().enumerate() {
-                let mut row = same;
+            for (n, (option, row)) in options.iter().zip(rows).enumerate() {
+                *row = same;
                 if option.is_some() {
                     TOLD.iter().zip(&told).for_each(|(feature, column)| row[*feature] = column[n]);
                     least = least.min(row[20]);
@@ -186,10 +188,9 @@ impl Outlook {
                     row[8] = squash((per_call * calls.placed) as f32);
                     row[17] = 1.0;
                 }
-                rows.extend_from_slice(&row);
             }
         }
-        for (row, option) in rows[first..].chunks_exact_mut(FEATURES).zip(options) {
+        for (row, option) in rows.iter_mut().zip(options) {
             if option.is_some() {
                 row[20] = squash(2.0 * (row[20] - least));
             }
@@ -198,7 +199,7 @@ impl Outlook {
 }
 
 /// Options that are described at once, in columns.
-const LANES: usize = 16;
+const LANES: usize = 12;
 type Column = [f32; LANES];
 /// The features that differ between places, in the order in which [`Common::columns`] returns them.
 const TOLD: [usize; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 20, 21, 23];

@@ -1,10 +1,11 @@
 //! The ranking of many places for one unit: the few that are worth a look by the network.
 //!
 //! The places are kept in columns of f32, part by part, so that a step reads only the part that it ranks. A part is an even spread of all
-//! places. Invariant: the columns say what the layout says, because each change of a place is followed by [`Lanes::update`].
+//! places. Many units in a row ask for the same, so what only depends on a place and on that is kept until the place changes.
+//!
+//! Invariant: the columns say what the layout says, because each change of a place is followed by [`Lanes::update`].
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use super::super::graph::{Load, RESOURCES};
 use super::super::layout::Layout;
@@ -15,9 +16,9 @@ use super::super::top::Top;
 const RANKED: usize = 128;
 /// The number of places taken from each ranking.
 const SHORTLIST: usize = 2;
-/// Costs of which the least is computed first.
+/// Places whose columns are kept together.
 const BLOCK: usize = 16;
-/// Cost of a place without room.
+/// A cost that only places without room exceed.
 const FULL: f32 = 1e9;
 /// Used share of a position without a place.
 const NO_PLACE: f32 = 2.0;
@@ -26,13 +27,35 @@ const NO_PLACE: f32 = 2.0;
 #[derive(Clone)]
 pub(super) struct Lanes {
     parts: usize,
-    /// The size of each part, in which the last positions may be empty.
+    /// The size of each part in blocks. Its last positions may be empty.
     width: usize,
     /// The place at each position, and the position of each place.
     place: Vec<u32>,
     position: Vec<u32>,
-    used: [Vec<f32>; RESOURCES],
-    inverse: [Vec<f32>; RESOURCES],
+    blocks: Vec<Block>,
+    asked: Vec<Asked>,
+}
+
+/// Some places in columns.
+#[derive(Clone)]
+struct Block {
+    used: [[f32; BLOCK]; RESOURCES],
+    inverse: [[f32; BLOCK]; RESOURCES],
+    /// Half of the difference of the resources.
+    skew: [f32; BLOCK],
+}
+
+/// The places of a block for a unit, apart from what only changes with the block: each step reads all of this.
+#[derive(Clone)]
+struct Asked {
+    /// What the unit asks for; not a number if the block has changed since then.
+    ask: [f32; RESOURCES],
+    /// The mean used share before and after it, and what the difference of the resources grows by: without end where there is no room.
+    load: [f32; BLOCK],
+    after: [f32; BLOCK],
+    change: [f32; BLOCK],
+    /// The best by how well it fills them, and by how much it evens them out.
+    best: [Top<u32, SHORTLIST>; 2],
 }
 
 impl Lanes {
@@ -40,20 +63,22 @@ impl Lanes {
     pub fn of(layout: &Layout<'_>) -> Self {
         let places = layout.instance().places();
         let parts = places.len().div_ceil(RANKED);
-        let width = places.len().div_ceil(parts);
+        let width = places.len().div_ceil(parts).div_ceil(BLOCK);
+        let positions = width * BLOCK;
         let mut lanes = Self {
             parts,
             width,
-            place: vec![0; parts * width],
+            place: vec![0; parts * positions],
             position: vec![0; places.len()],
-            used: std::array::from_fn(|_| vec![NO_PLACE; parts * width]),
-            inverse: std::array::from_fn(|_| vec![1.0; parts * width]),
+            blocks: vec![Block::EMPTY; parts * width],
+            asked: vec![Asked::NOTHING; parts * width],
         };
         for (n, place) in ordered(layout).into_iter().enumerate() {
-            let position = n % parts * width + n / parts;
+            let position = n % parts * positions + n / parts;
             lanes.place[position] = place;
             lanes.position[place as usize] = position as u32;
-            (0..RESOURCES).for_each(|r| lanes.inverse[r][position] = (1.0 / places[place as usize].capacity[r]) as f32);
+            let inverse = &mut lanes.blocks[position / BLOCK].inverse;
+            (0..RESOURCES).for_each(|r| inverse[r][position % BLOCK] = (1.0 / places[place as usize].capacity[r]) as f32);
             lanes.update(layout, place as usize);
         }
         lanes
@@ -62,63 +87,93 @@ impl Lanes {
     /// Takes over what is used on a place.
     pub fn update(&mut self, layout: &Layout<'_>, place: usize) {
         let (position, used) = (self.position[place] as usize, layout.used(place));
-        (0..RESOURCES).for_each(|r| self.used[r][position] = used[r] as f32 * self.inverse[r][position]);
+        let (block, asked, n) = (&mut self.blocks[position / BLOCK], &mut self.asked[position / BLOCK], position % BLOCK);
+        let [u, v] = std::array::from_fn(|r| used[r] as f32 * block.inverse[r][n]);
+        (block.used[0][n], block.used[1][n], block.skew[n]) = (u, v, (u - v).abs() * 0.5);
+        (asked.load[n], asked.ask) = ((u + v) * 0.5, [f32::NAN; RESOURCES]);
     }
 
     /// The best places of a part for a unit: by the change of the objective, by how well it fills them, and by how much it evens them out.
     pub fn rank(
-        &self,
+        &mut self,
         step: usize,
         ask: Load,
         (mean, deviation): (f64, f64),
         target: f64,
         weights: &Weights,
     ) -> impl Iterator<Item = usize> + '_ {
-        let start = step % self.parts * self.width;
-        let costs = self.costs(start..start + self.width, ask, (mean, deviation), target, weights);
-        let best = costs.map(|costs| cheapest(&costs));
-        best.into_iter().flat_map(Top::items).map(move |n| self.place[start + n] as usize)
-    }
-
-    /// The three costs of the places of a part.
-    fn costs(&self, part: Range<usize>, ask: Load, (mean, deviation): (f64, f64), target: f64, weights: &Weights) -> [[f32; RANKED]; 3] {
-        let [used0, used1] = [0, 1].map(|r| &self.used[r][part.clone()]);
-        let [inverse0, inverse1] = [0, 1].map(|r| &self.inverse[r][part.clone()]);
-        let (ask0, ask1) = (ask[0] as f32, ask[1] as f32);
+        let first = step % self.parts * self.width;
         let (mean, target) = (mean as f32, target as f32);
         let (per_square, per_skew) = ((weights.cluster / (2.0 * deviation.max(1e-3))) as f32, weights.node as f32);
-        let mut costs = [[FULL; RANKED]; 3];
-        let [balanced, filling, evening] = &mut costs;
-        let out = balanced[..part.len()].iter_mut().zip(&mut filling[..part.len()]).zip(&mut evening[..part.len()]);
-        for (((balanced, filling), evening), ((u, v), (iu, iv))) in out.zip(used0.iter().zip(used1).zip(inverse0.iter().zip(inverse1))) {
-            let (p, q) = (u + ask0 * iu, v + ask1 * iv);
-            let full = if p > 1.0 + 1e-6 || q > 1.0 + 1e-6 { FULL } else { 0.0 };
-            let (was, is) = ((u + v) * 0.5, (p + q) * 0.5);
-            let skew = (p - q).abs() * 0.5;
-            let change = skew - (u - v).abs() * 0.5;
-            let (d, e) = (is - mean, was - mean);
+        let ask = ask.map(|q| q as f32);
+        let mut best = [Top::above(-FULL / 2.0); 3];
+        let [balanced, filling, evening] = &mut best;
+        for (b, block) in self.asked[first..first + self.width].iter_mut().enumerate() {
+            if block.ask != ask {
+                block.prepare(&self.blocks[first + b], ask, target);
+            }
+            let start = (b * BLOCK) as u32;
+            let costs = block.balanced(mean, per_square, per_skew);
+            if least(&costs).into_iter().any(|least| -least > balanced.needed()) {
+                costs.iter().zip(start..).for_each(|(cost, n)| balanced.offer(-cost, n));
+            }
+            filling.offer_all(&block.best[0], |n| start + n);
+            evening.offer_all(&block.best[1], |n| start + n);
+        }
+        let place = &self.place[first * BLOCK..];
+        best.into_iter().flat_map(Top::items).map(|n| place[n as usize] as usize)
+    }
+}
+
+impl Block {
+    const EMPTY: Self = Self { used: [[NO_PLACE; BLOCK]; RESOURCES], inverse: [[1.0; BLOCK]; RESOURCES], skew: [0.0; BLOCK] };
+}
+
+impl Asked {
+    const NOTHING: Self =
+        Self { ask: [f32::NAN; RESOURCES], load: [0.0; BLOCK], after: [0.0; BLOCK], change: [0.0; BLOCK], best: [Top::above(0.0); 2] };
+
+    /// Computes what only depends on the places and on what is asked for.
+    fn prepare(&mut self, of: &Block, ask: [f32; RESOURCES], target: f32) {
+        self.ask = ask;
+        let (mut filling, mut evening) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for n in 0..BLOCK {
+            let (p, q) = (of.used[0][n] + ask[0] * of.inverse[0][n], of.used[1][n] + ask[1] * of.inverse[1][n]);
+            let full = if p > 1.0 + 1e-6 || q > 1.0 + 1e-6 { f32::INFINITY } else { 0.0 };
+            let (is, skew) = ((p + q) * 0.5, (p - q).abs() * 0.5);
+            let change = skew - of.skew[n] + full;
             let above = is - target;
-            *balanced = per_square * (d * d - e * e) + per_skew * change + full;
-            *filling = above.abs() + skew + full;
-            *evening = change + if above > 0.0 { above } else { 0.0 } + full;
+            filling[n] = above.abs() + skew + full;
+            evening[n] = change + if above > 0.0 { above } else { 0.0 };
+            (self.after[n], self.change[n]) = (is, change);
+        }
+        for (best, costs) in self.best.iter_mut().zip([filling, evening]) {
+            *best = Top::above(-FULL / 2.0);
+            costs.iter().zip(0..).for_each(|(cost, n)| best.offer(-cost, n));
+        }
+    }
+
+    /// The changes of the objective, with the places balanced as they are now. Without room it is no number, or one without end.
+    #[inline]
+    #[allow(clippy::needless_range_loop, reason = "all columns are indexed, and so the loop uses the vector unit")]
+    fn balanced(&self, mean: f32, per_square: f32, per_skew: f32) -> [f32; BLOCK] {
+        let mut costs = [0.0; BLOCK];
+        for n in 0..BLOCK {
+            let (d, e) = (self.after[n] - mean, self.load[n] - mean);
+            costs[n] = per_square * (d * d - e * e) + per_skew * self.change[n];
         }
         costs
     }
 }
 
-/// The positions of the least costs. Most blocks have none of them, which their minimum says at once.
-fn cheapest(costs: &[f32; RANKED]) -> Top<usize, SHORTLIST> {
-    let mut best = Top::above(-FULL / 2.0);
-    for (b, block) in costs.as_chunks::<BLOCK>().0.iter().enumerate() {
-        let mut least = [FULL; 4];
-        for four in block.as_chunks::<4>().0 {
-            least.iter_mut().zip(four).for_each(|(least, cost)| *least = if cost < least { *cost } else { *least });
-        }
-        if least.into_iter().any(|least| -least > best.needed()) {
-            block.iter().enumerate().for_each(|(n, cost)| best.offer(-cost, b * BLOCK + n));
-        }
+/// The least costs of a block, one of four of them. Most blocks have none of the best, which this says at once.
+#[inline]
+fn least(costs: &[f32; BLOCK]) -> [f32; 4] {
+    let mut least = [FULL; 4];
+    for four in costs.as_chunks::<4>().0 {
+        least.iter_mut().zip(four).for_each(|(least, cost)| *least = if cost < least { *cost } else { *least });
     }
-    best
+    least
 }
 
 /// The places by capacity and use, which does not depend on how they are numbered, as long as they differ.

@@ -162,10 +162,11 @@ impl LearnedModel {
 
     /// The best placements of some passes, at most `most`, the best first. Of equally good ones it is the first.
     pub fn several<'i>(&self, start: &Layout<'i>, weights: &Weights, passes: &[Pass], most: usize) -> Vec<LearnedLayout<'i>> {
-        let start = Construction::of(start.clone(), *weights);
+        let mut start = Some(Construction::of(start.clone(), *weights));
         let mut found: Vec<((usize, f64), LearnedLayout<'i>)> = Vec::new();
-        for pass in passes {
-            let mut construction = start.clone();
+        for (n, pass) in passes.iter().enumerate() {
+            // The last pass takes what is copied for the others.
+            let Some(mut construction) = (if n + 1 == passes.len() { start.take() } else { start.clone() }) else { break };
             construction.finish(&self.net, pass);
             let (steps, layout) = (construction.steps(), construction.into_layout());
             let key = rank(&layout);
