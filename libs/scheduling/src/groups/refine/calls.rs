@@ -73,3 +73,32 @@ impl Between {
         self.apart.sort_unstable_by_key(|pair| (pair.0, pair.1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{CallGraph, Grouping, Instance, Layout, Limits, Place, Rules, Service, Traffic, Variant, Weights};
+    use super::*;
+
+    /// On places with few containers, and on places with more than are looked at as parts.
+    #[test]
+    fn calls_that_leave_the_places_say_the_same_as_all_calls() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for replicas in [3, 40] {
+            let service = |n: usize| Service { name: format!("s{n}"), request: [1.0, 1.0], replicas };
+            let calls = [("s0", "s1", 5.0), ("s1", "s2", 2.0), ("s0", "s3", 1.0), ("s3", "s4", 3.0)];
+            let graph = CallGraph::named((0..5).map(service).collect(), calls).unwrap();
+            let grouping = Grouping::of(&graph, Some(3), Variant::Merge, &Limits::default()).unwrap();
+            let places = (0..4).map(|n| Place::new(format!("n{n}"), [500.0, 500.0], 0)).collect();
+            let instance = Instance::new(&graph, Traffic::Local, &grouping, places, Rules::default()).unwrap();
+            // Some have no place.
+            let at: Vec<Option<usize>> = instance.containers().iter().map(|_| Some(rng.usize(0..5)).filter(|place| *place < 4)).collect();
+            let layout = Layout::of(&instance, Weights::default(), &at);
+            let mut collector = Collector::new(1.0, at.len());
+            let mut parts = vec![Parts::default(); 4];
+            parts.iter_mut().enumerate().for_each(|(place, parts)| collector.collect(&layout, place, parts));
+            let searched = linked(&layout, 5, |_| None);
+            assert!(searched.len() > 2, "{searched:?}");
+            assert_eq!(linked(&layout, 5, |place| Some(parts[place].outside())), searched);
+        }
+    }
+}

@@ -182,7 +182,7 @@ mod tests {
     use super::super::super::{CallGraph, Grouping, Instance, Layout, Limits, Place, Rules, Service, Terms, Traffic, Variant, Weights};
     use super::super::calls::Between;
     use super::super::loads::Loads;
-    use super::super::parts::Collector;
+    use super::super::parts::{Collector, Parts};
     use super::*;
 
     /// Two places of different sizes, and containers of which many call each other.
