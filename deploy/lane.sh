@@ -4,7 +4,7 @@
 # system), which both mostly wait for clusters, and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file
 # $DROVER_TIMES, also when the program fails.
 case $PWD:${1##*/} in
-  */services/autoscaler:path-* | */tests:clients-* | */tests:contract-*) lane=hub ;; # the other lanes would end much later than this one
+  */services/autoscaler:path-* | */tests:clients-*) lane=hub ;; # the other lanes would end much later than this one
   */services/autoscaler:* | */services/drover:* | */services/memory-guard:* | */lab/cli:*) lane=around ;;
   */tests:*) lane=whole ;;
   *) lane=hub ;;

@@ -41,7 +41,7 @@ until_true() {
 container() { podman ps --all --quiet --filter "label=com.docker.compose.service=$1"; }
 state() { podman inspect --format "$2" "$(container "$1")"; }
 services="gateway cluster-manager orchestrator placement migration resource-synchronizer traffic"
-all_healthy() { [ "$(podman ps --quiet --filter health=healthy | wc -l)" = "$(wc -w <<<"postgres $services")" ]; }
+all_healthy() { [ "$(podman ps --quiet --filter health=healthy --filter label=com.docker.compose.service | wc -l)" = "$(wc -w <<<"postgres $services")" ]; }
 up() { docker-compose up -d 2>&1 | cat >"$work/up.log" || { cat "$work/up.log" >&2; die "docker-compose up failed"; }; until_true 300 "all services are healthy" all_healthy; }
 # homes: the cluster of each app that Drover calls Ready, as "app=cluster", sorted
 homes() { drover get apps -o json | python3 -c 'import json, sys

@@ -46,12 +46,13 @@ pub async fn get<T: DeserializeOwned>(
     find(db, kind, path).await?.map(typed).transpose()
 }
 
-/// The documents at these paths, of those that exist, in any order. A path has one kind only.
+/// The documents of these kinds at these paths, of those that exist, in any order. A path has one kind only.
 ///
 /// # Errors
 /// The database cannot be reached.
-pub async fn at_paths(db: &mut PgConnection, paths: &[&str]) -> Result<Vec<Document>, ResourceError> {
-    Ok(sqlx::query_as(select!("where path = any($1)")).bind(paths).fetch_all(db).await?)
+pub async fn at_paths(db: &mut PgConnection, kinds: &[&DocumentKind], paths: &[&str]) -> Result<Vec<Document>, ResourceError> {
+    let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    Ok(sqlx::query_as(select!("where path = any($1) and kind = any($2)")).bind(paths).bind(kinds).fetch_all(db).await?)
 }
 
 /// The document of this id, if there is one.

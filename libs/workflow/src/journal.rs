@@ -341,9 +341,9 @@ pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Workf
     cancel_requested.ok_or(JournalError::Fenced)
 }
 
-/// Gives a workflow back as [`Guard::park`] does, with its state and message. It is one statement, so that a remote step that waits needs no
-/// transaction. `changed`: watchers are told of a new revision.
-const PARK: &str = "update workflow set state = $3, message = $4, revision = revision + $5::bool::int,
+/// Gives a workflow back as [`Guard::park`] does, with its state, message and step (steps before it may have been skipped, which is not
+/// journaled). It is one statement, so that a remote step that waits needs no transaction. `changed`: watchers are told of a new revision.
+const PARK: &str = "update workflow set state = $3, message = $4, step = $8, revision = revision + $5::bool::int,
         updated_at = case when $5 then clock_timestamp() else updated_at end, worker = null, wake_keys = $7, woken = false,
         run_at = case when woken then now() else now() + $6 * interval '1 microsecond' end
     where id = $1 and fence = $2 and ended_at is null";
@@ -358,6 +358,7 @@ pub(crate) async fn park(pool: &PgPool, row: &WorkflowRow, changed: bool, delay:
         .bind(changed)
         .bind(microseconds(delay))
         .bind(keys)
+        .bind(&row.step)
         .execute(pool)
         .await?;
     if parked.rows_affected() == 1 { Ok(()) } else { Err(JournalError::Fenced) }

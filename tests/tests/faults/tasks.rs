@@ -39,6 +39,7 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
             "orchestrator",
             &[
                 "follow-bindings",
+                "follow-members",
                 "observe",
                 "retire",
                 "sweep",

@@ -130,16 +130,20 @@ impl App {
     /// Starts copies of apps that run on every cluster of a selection on clusters that have none yet. Returns the operations.
     ///
     /// # Errors
-    /// A query failed, or placement is unavailable.
+    /// A query failed, or placement is unavailable: the first error, after all groups have been looked at.
     pub async fn extend(&self, extension: &mut Extension) -> Result<Vec<Uuid>, Error> {
         let mut connection = self.store.begin().await?;
         let spreading = overview::spreading(&mut connection).await?;
         connection.rollback().await?;
-        let mut started = Vec::new();
+        let (mut started, mut failed) = (Vec::new(), None);
         for (dig, revision) in extension.due(spreading) {
-            started.extend(self.extend_group(dig, revision, extension).await?);
+            match self.extend_group(dig, revision, extension).await {
+                Ok(operation) => started.extend(operation),
+                // The others do not wait for it.
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(started)
+        failed.map_or(Ok(started), Err)
     }
 
     async fn extend_group(&self, id: Uuid, revision: i64, extension: &mut Extension) -> Result<Option<Uuid>, Error> {
@@ -159,11 +163,14 @@ impl App {
         for app in apps.iter().filter(|app| spreads(&app.terms.intent)) {
             let open: Vec<Element> = app.terms.intent.all_of.iter().filter(|element| is_open(element)).cloned().collect();
             let meant = meant(self.services.placement.as_ref(), &group.dig, &app.request(), &open).await?;
-            let has_copy =
-                |member: &MemberKey| copies.iter().any(|copy| copy.app == app.app.app && copy.member == *member && copy.role != Role::Gone);
-            let lacking: Vec<Meant> = meant.into_iter().filter(|meant| meant.allowed && !has_copy(&meant.member)).collect();
-            complete &= lacking.is_empty();
-            missing.extend(lacking.into_iter().filter(|meant| meant.fits).map(|meant| (id, app.app.app.clone(), meant.member)));
+            let roles = |member: &MemberKey| {
+                let there = copies.iter().filter(|copy| copy.app == app.app.app && copy.member == *member);
+                there.map(|copy| copy.role).filter(|role| *role != Role::Gone).collect::<Vec<_>>()
+            };
+            // A copy that is going is waited for, and then missed.
+            complete &= meant.iter().all(|meant| !meant.allowed || roles(&meant.member).contains(&Role::Current));
+            let lacking = meant.into_iter().filter(|meant| meant.allowed && roles(&meant.member).is_empty());
+            missing.extend(lacking.filter(|meant| meant.fits).map(|meant| (id, app.app.app.clone(), meant.member)));
         }
         if complete {
             extension.complete.insert(id, revision);
@@ -173,8 +180,11 @@ impl App {
         }
         let places: BTreeSet<String> = missing.iter().map(|(_, _, member)| member.to_string()).collect();
         let description = format!("copies on {}", places.into_iter().collect::<Vec<_>>().join(", "));
-        extension.tried.extend(missing.into_iter().map(|one| (one, Instant::now())));
-        self.start_extension(id, &apps, &description).await
+        let started = self.start_extension(id, &apps, &description).await?;
+        if started.is_some() {
+            extension.tried.extend(missing.into_iter().map(|one| (one, Instant::now())));
+        }
+        Ok(started)
     }
 
     async fn start_extension(&self, id: Uuid, apps: &[RevisionApp], description: &str) -> Result<Option<Uuid>, Error> {

@@ -11,14 +11,17 @@ use uuid::Uuid;
 /// After which time a cluster is tried again where an app did not become ready.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 /// For how long after a change of clusters all groups are looked at: placement hears of the change by itself.
-const SPREADS_WITHIN: Duration = Duration::from_secs(15);
+const SPREADS_WITHIN: Duration = Duration::from_secs(60);
 /// All groups are looked at this often in any case, for example because a cluster accepts a kind of objects that it refused.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
 /// What is known of a cluster that decides whether an element means it, and whether a copy may start there.
 #[derive(PartialEq, Eq)]
 struct Selectable {
+    id: Uuid,
     member: MemberKey,
+    /// Apps cannot be reached there from other clusters.
+    linked: bool,
     labels: BTreeSet<String>,
     state: MemberState,
     cordoned: bool,
@@ -39,6 +42,8 @@ impl Fleet {
         }
         for (key, member) in items {
             let new = member.map(|member| Selectable {
+                id: member.id,
+                linked: member.link.is_some(),
                 labels: member.labels.into_iter().collect(),
                 state: member.state,
                 cordoned: member.cordoned.is_some(),

@@ -57,7 +57,7 @@ type Parents = (Option<TypedDocument<CompositeAppSpec>>, Option<TypedDocument<Pr
 /// The group at a path, and the documents above it, with one query.
 async fn with_parents(tx: &mut PgConnection, path: &str) -> Result<(Option<TypedDocument<DeploymentIntentGroupSpec>>, Parents), Error> {
     let (composite_app, project) = (COMPOSITE_APP.within(path).unwrap_or_default(), PROJECT.within(path).unwrap_or_default());
-    let mut found = drover_resources::at_paths(tx, &[path, composite_app, project]).await?;
+    let mut found = drover_resources::at_paths(tx, &[&DIG, &COMPOSITE_APP, &PROJECT], &[path, composite_app, project]).await?;
     let mut take = |path: &str| found.iter().position(|document| document.path == path).map(|at| found.swap_remove(at));
     let (document, composite_app, project) = (take(path), take(composite_app), take(project));
     Ok((typed(document)?, (typed(composite_app)?, typed(project)?)))
