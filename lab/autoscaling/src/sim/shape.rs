@@ -2,8 +2,9 @@
 //!
 //! `Launch` and `Idle` are fitted to what is published of two traces that are not part of this project: NASA's web server in July 1995
 //! (NASA-HTTP in the Internet Traffic Archive), scaled to a peak of 948.4 requests per second, which four of the paper's pods serve. A
-//! curve, a slow drift and random arrivals make the course. Its rates are then replaced, in their order, by those of the published
-//! distribution: every seed has the published shares of seconds above a rate, and seeds differ only in when that is. `Daily` is invented.
+//! curve, a slow drift and random arrivals make the course. Its rates are then replaced, in their order, by those of a distribution that has
+//! the published points; the points between them are quantiles of the imported log. So every seed has the published shares of seconds above
+//! a rate, and seeds differ only in when that is. `Daily` is invented.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -54,7 +55,7 @@ const IDLE_RATES: [(f64, f64); 12] = [
 ];
 
 /// Launch: requests per second of the hours of 13 July, each at its middle as a share of the length, which begins at 08:06:41 and lasts
-/// 20,000 s. The hour of the launch is without the burst below.
+/// 20,000 s. Counted in what `drover data import` makes of the public log. The hour of the launch is without the burst below.
 const LAUNCH_HOURS: [(f64, f64); 8] =
     [(-0.110, 1.681), (0.070, 3.213), (0.250, 3.711), (0.430, 2.837), (0.610, 2.708), (0.790, 2.370), (0.970, 2.035), (1.150, 2.077)];
 /// Launch: seconds over which the published trace is averaged.

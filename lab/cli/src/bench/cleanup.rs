@@ -23,6 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{machine, memory_guard, stack};
+use crate::dev::kube::{Set, TakenDown};
 
 /// Names the scratch directory to the inner process; whoever has it is that process.
 const SCRATCH: &str = "DROVER_BENCH_SCRATCH";
@@ -96,6 +97,7 @@ fn outer(runtime: &Runtime) -> Result<ExitCode> {
             }
         }
     });
+    take_down(scratch.path());
     end_remaining();
     memory_guard::remove_cgroups(child.id());
     let _ = scratch.close();
@@ -104,6 +106,16 @@ fn outer(runtime: &Runtime) -> Result<ExitCode> {
         (None, Some(code)) => u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from),
         (None, None) => ExitCode::FAILURE,
     })
+}
+
+/// Takes down the real nodes that an inner process left because it was killed: nothing else knows of their namespaces and cgroups.
+fn take_down(scratch: &Path) {
+    for folder in std::fs::read_dir(scratch).into_iter().flatten().flatten() {
+        let kube = folder.path().join("kube");
+        if kube.is_dir() {
+            drop(TakenDown(Set { dir: Some(kube) }));
+        }
+    }
 }
 
 /// Signals that ask the benchmark to end.

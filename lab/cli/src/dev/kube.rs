@@ -5,6 +5,7 @@
 //! scripts find out what runs from the directory of the set.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -172,7 +173,8 @@ impl Drop for TakenDown {
         let (Some(dir), Ok(scripts)) = (&self.0.dir, scripts::directory()) else { return };
         let mut down = std::process::Command::new("bash");
         down.arg(scripts.join("kube.sh")).args(["down", "--dir"]).arg(dir);
-        let _ = down.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        // Ctrl-C on the terminal is not for it: it has to end its work.
+        let _ = down.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 

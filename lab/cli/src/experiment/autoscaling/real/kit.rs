@@ -40,12 +40,16 @@ pub fn lacking() -> Vec<String> {
     let dirs = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"];
     let there = |program: &&str| dirs.iter().any(|dir| Path::new(dir).join(program).exists());
     let programs = ["containerd", "runc", "ctr", "nft", "ip", "python3", "strip"].into_iter().filter(|program| !there(program));
-    let mut lacks: Vec<String> = programs.map(str::to_owned).collect();
+    let programs = programs.collect::<Vec<_>>().join(", ");
+    let mut lacks = Vec::new();
+    if !programs.is_empty() {
+        lacks.push(format!("{programs} (as root: deploy/setup.sh real)"));
+    }
     if !nix::unistd::geteuid().is_root() {
-        lacks.push("root".to_owned());
+        lacks.push("the rights of root (run this command as root)".to_owned());
     }
     if !Path::new("/sys/fs/cgroup/cpuacct").exists() {
-        lacks.push("cgroup v1".to_owned());
+        lacks.push("cgroup v1 (boot with systemd.unified_cgroup_hierarchy=0)".to_owned());
     }
     lacks
 }

@@ -28,7 +28,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, interval, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::kit::{Kit, READY};
@@ -65,10 +65,15 @@ pub async fn measure(args: &AutoscalingArgs, format: Format) -> Result<ExitCode>
     let lacks = kit::lacking();
     ensure!(
         lacks.is_empty(),
-        "--real runs a real kubelet, and this machine lacks {} (as root: deploy/setup.sh real); without --real the same cases run in a simulator",
+        "--real runs a real kubelet, and this machine lacks {}; without --real the same cases run in a simulator",
         lacks.join(", ")
     );
     let (name, trace) = main_trace(args)?;
+    let (has, needs) = (trace.rates().len(), Plan::default().end);
+    ensure!(
+        has >= needs,
+        "the trace {name} has {has} s, and --real needs {needs}: make it with `drover data import nasa`, or leave out --data"
+    );
     let (described, load) = (machine::describe().await?, machine::load());
     let folder = folder()?;
     let kit = Kit::start(folder.path()).await?;
@@ -227,8 +232,10 @@ async fn learn(app: &App, rates: &[f64], learner: &QLearningSpec, schedule: &Sch
         let (began, period) = (Instant::now(), Duration::from_secs(PERIOD as u64));
         let (mut expired, mut pod_seconds) = (app.meter.expired(), app.meter.read().pod_seconds);
         let mut ticks = interval_at(began + period, period);
-        for _ in 0..rates.len() / PERIOD {
-            ticks.tick().await;
+        // A decision that comes too late is left out: it would see the same readings as the one before.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let pass = Duration::from_secs(rates.len() as u64);
+        while ticks.tick().await.duration_since(began) <= pass {
             let (now, total) = (app.meter.read(), app.meter.expired());
             let seen = QLearningObservation {
                 at: began.elapsed().as_secs_f64(),
