@@ -37,23 +37,8 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     }
     let folder = folder()?;
     let image = image(folder.path(), &["drover-autoscaler", "drover-memory-guard"])?;
-    let set = local::Set { dir: Some(folder.path().join("kube")) };
-    let up = local::Up {
-        clusters: 1,
-        names: vec!["pushed".to_owned()],
-        nodes: 1,
-        cpu: None,
-        memory: None,
-        metrics: false,
-        real: true,
-        images: vec![image],
-        owner: Some(std::process::id()),
-        set: set.clone(),
-    };
-    let down = local::TakenDown(set);
-    let clusters = local::up(&up).await.context("a cluster with a real node")?;
-    let kubeconfigs: Vec<PathBuf> = clusters.into_iter().map(|cluster| cluster.kubeconfig).collect();
-    let measured = on(&kubeconfigs, report).await;
+    let (cluster, down) = local::up_on_a_real_node("pushed", image, folder.path().join("kube")).await?;
+    let measured = on(&[cluster.kubeconfig], report).await;
     drop(down);
     measured
 }

@@ -178,6 +178,30 @@ impl Drop for TakenDown {
     }
 }
 
+/// Starts one cluster with one real node, which has this image, in a directory. It is taken down when the second part is dropped, and if it
+/// does not start.
+///
+/// # Errors
+/// See [`run`].
+pub async fn up_on_a_real_node(name: &str, image: PathBuf, dir: PathBuf) -> Result<(Cluster, TakenDown)> {
+    let set = Set { dir: Some(dir) };
+    let down = TakenDown(set.clone());
+    let options = Up {
+        clusters: 1,
+        names: vec![name.to_owned()],
+        nodes: 1,
+        cpu: None,
+        memory: None,
+        metrics: false,
+        real: true,
+        images: vec![image],
+        owner: Some(std::process::id()),
+        set,
+    };
+    let clusters = up(&options).await.context("a cluster with a real node")?;
+    Ok((clusters.into_iter().next().context("no cluster came up")?, down))
+}
+
 /// The clusters of the set.
 ///
 /// # Errors

@@ -132,6 +132,13 @@ impl Machine {
         self.kubectl(addresses).await.split_whitespace().map(str::to_owned).collect()
     }
 
+    /// Lets an account read and write the tables of learners at the agent; returns its token.
+    pub async fn allow_tables(&self) -> String {
+        let grant = "create rolebinding tables --clusterrole=drover-autoscaler-tables --serviceaccount=kube-system:drover-autoscaler";
+        self.kubectl(grant).await;
+        self.kubectl("create token default --audience drover-autoscaler").await.trim().to_owned()
+    }
+
     /// Gives the node's CPU priority over everything else on the machine, so that the measured capacity stays valid.
     pub fn favour(&self) {
         let config = std::fs::read_to_string(self.0.set.of(self.0.name).join("nodes/1/etc/kubelet.yaml")).unwrap();

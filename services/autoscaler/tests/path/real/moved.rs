@@ -53,9 +53,7 @@ async fn first_minute_after_a_move_is_not_worse_than_the_last_one_before() {
     for machine in &machines {
         machine.favour();
         let addresses = machine.apply_agent().await;
-        let grant = "create rolebinding tables --clusterrole=drover-autoscaler-tables --serviceaccount=kube-system:drover-autoscaler";
-        machine.kubectl(grant).await;
-        let token = machine.kubectl("create token default --audience drover-autoscaler").await.trim().to_owned();
+        let token = machine.allow_tables().await;
         agents.push((addresses, token));
     }
     let [here, there] = &machines;

@@ -43,9 +43,7 @@ async fn trained_table_scales_real_pods_and_reports_simulated_cost() {
     let machine = Machine::up(&["--metrics"]).await;
     machine.favour();
     let agents = machine.apply_agent().await;
-    let grant = "create rolebinding tables --clusterrole=drover-autoscaler-tables --serviceaccount=kube-system:drover-autoscaler";
-    machine.kubectl(grant).await;
-    let token = machine.kubectl("create token default --audience drover-autoscaler").await.trim().to_owned();
+    let token = machine.allow_tables().await;
     apply(&machine, "app.yaml", &app()).await;
     let pods = ReadyPods::of(&[machine.client()], "default", "web").unwrap();
 

@@ -72,21 +72,7 @@ impl Kit {
     /// A part does not start.
     pub async fn start(folder: &Path) -> Result<Self> {
         let image = image(folder, &["drover-autoscaler"])?;
-        let set = local::Set { dir: Some(folder.join("kube")) };
-        let down = local::TakenDown(set.clone());
-        let up = local::Up {
-            clusters: 1,
-            names: vec!["paper".to_owned()],
-            nodes: 1,
-            cpu: None,
-            memory: None,
-            metrics: false,
-            real: true,
-            images: vec![image],
-            owner: Some(std::process::id()),
-            set,
-        };
-        let cluster = local::up(&up).await.context("a cluster with a real node")?.into_iter().next().context("no cluster came up")?;
+        let (cluster, down) = local::up_on_a_real_node("paper", image, folder.join("kube")).await?;
         let file = Kubeconfig::read_from(&cluster.kubeconfig)?;
         let client = Client::try_from(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)?;
         let server = Url::parse(&cluster.server)?;
