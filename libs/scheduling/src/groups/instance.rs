@@ -61,8 +61,7 @@ pub struct Container {
     pub request: Load,
 }
 
-/// What placing reads of a container again and again, together in half a cache line: on many containers the reading takes longer than the
-/// arithmetic.
+/// What placing reads of a container again and again, in 32 bytes: with many containers, reading takes longer than computing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     pub request: Load,
