@@ -9,6 +9,7 @@
 //! another service stores the uuid of that parent, so a parent created later under the same name does not get it. A version number is
 //! never used twice.
 
+mod below;
 mod document;
 mod envelope;
 mod error;
@@ -19,6 +20,7 @@ mod openapi;
 mod sealed;
 mod store;
 
+pub use below::Below;
 pub use document::{Document, Metadata, TypedDocument};
 pub use envelope::output;
 pub use error::ResourceError;

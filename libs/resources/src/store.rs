@@ -12,6 +12,7 @@ use crate::kind::{DocumentKind, Parent, Reference};
 use crate::sealed::{self, FILES};
 use crate::{Document, ResourceError, TypedDocument};
 
+/// A query for documents that ends with this text.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -20,6 +21,8 @@ macro_rules! select {
         )
     };
 }
+
+pub(crate) use select;
 
 /// The document at `path`, if there is one.
 ///

@@ -201,10 +201,10 @@ impl App {
         if desired.id != id {
             return Err(Error::OtherBinding);
         }
-        if desired.state == DesiredState::Present && !store::bundles::exists(&self.store, &desired.digest).await? {
-            return Err(Error::UnknownBundle(desired.digest.clone()));
-        }
-        let mut row = store::bindings::put(&self.store, desired).await?.ok_or(Error::StaleFence)?;
+        let Some(mut row) = store::bindings::put(&self.store, desired).await? else {
+            let known = desired.state == DesiredState::Absent || store::bundles::exists(&self.store, &desired.digest).await?;
+            return Err(if known { Error::StaleFence } else { Error::UnknownBundle(desired.digest.clone()) });
+        };
         self.give_up(&mut row).await?;
         if self.networks().contains_key(&desired.member) {
             // Before the copy itself is worked at: one that goes waits for who keeps its names.

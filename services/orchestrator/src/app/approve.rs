@@ -227,7 +227,7 @@ fn bounds_are_clear(app: &str, objects: &[Value]) -> Result<(), Error> {
 
 /// What is to be rendered, by app.
 pub(super) async fn sources(tx: &mut PgConnection, store: &Store, group: &Group, cloud: &CloudMembers) -> Result<Vec<AppSource>, Error> {
-    let apps = drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await?;
+    let apps = group.below(&mut *tx).await?.children::<AppSpec>(&APP, group.composite_app.id)?;
     if apps.is_empty() {
         return Err(Error::Inconsistent(vec![format!("the composite app {} has no apps", group.composite_app.name)]));
     }

@@ -16,7 +16,7 @@ use crate::store::revision::RevisionApp;
 /// # Errors
 /// There are several call graphs, or a query failed.
 pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<Option<CallGraphSpec>, Error> {
-    let mut graphs = drover_resources::children::<CallGraphSpec>(&mut *tx, &CALL_GRAPH, group.composite_app.id).await?;
+    let mut graphs = group.below(&mut *tx).await?.children::<CallGraphSpec>(&CALL_GRAPH, group.composite_app.id)?;
     match graphs.len() {
         0 => Ok(None),
         1 => {

@@ -16,8 +16,9 @@ use crate::workflows::After;
 /// An app depends on itself and could never start, or a query failed.
 pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, Vec<After>>, Error> {
     let mut after = BTreeMap::new();
-    for app in drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await? {
-        let dependencies = drover_resources::children::<DependencySpec>(&mut *tx, &DEPENDENCY, app.id).await?;
+    let below = group.below(tx).await?;
+    for app in below.children::<AppSpec>(&APP, group.composite_app.id)? {
+        let dependencies = below.children::<DependencySpec>(&DEPENDENCY, app.id)?;
         let list: Vec<_> = dependencies
             .into_iter()
             .map(|dependency| After { ready: dependency.spec.wants_ready(), wait_s: dependency.spec.wait, app: dependency.spec.app })

@@ -1,16 +1,22 @@
 //! A deployment intent group with the documents above it, read in one transaction.
 
+use std::sync::Arc;
+
 use drover_api::scheduling::DigRef;
-use drover_resources::{Document, TypedDocument};
+use drover_resources::{Below, Document, TypedDocument};
 use serde::de::DeserializeOwned;
 use sqlx::PgConnection;
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::{Error, GroupPath};
 use crate::resources::composite_app::CompositeAppSpec;
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::project::ProjectSpec;
-use crate::resources::{COMPOSITE_APP, DIG, PROJECT};
+use crate::resources::{
+    APP, APP_INTENT, CALL_GRAPH, CLUSTER_REFERENCE, COMPOSITE_APP, DEPENDENCY, DIG, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD,
+    PROJECT,
+};
 
 /// A group and the documents above it.
 #[derive(Clone, Debug)]
@@ -20,9 +26,28 @@ pub struct Group {
     pub document: TypedDocument<DeploymentIntentGroupSpec>,
     pub composite_app: TypedDocument<CompositeAppSpec>,
     pub project: TypedDocument<ProjectSpec>,
+    below: Arc<OnceCell<Below>>,
 }
 
 impl Group {
+    /// What placement reads of the documents around the group: apps, dependencies and call graphs of its composite app, its own intents,
+    /// and the cluster references of its logical cloud. Read when it is asked for the first time.
+    ///
+    /// # Errors
+    /// The query failed.
+    pub async fn below(&self, tx: &mut PgConnection) -> Result<&Below, Error> {
+        let (app, group, cloud) = (&*self.composite_app.path, &*self.document.path, self.logical_cloud_path());
+        let of_app = [&APP, &DEPENDENCY, &CALL_GRAPH].map(|kind| (kind, app));
+        let of_group = [&GROUP_INTENT, &GENERIC_PLACEMENT_INTENT, &APP_INTENT].map(|kind| (kind, group));
+        let wanted = [&of_app[..], &of_group, &[(&CLUSTER_REFERENCE, &*cloud)]].concat();
+        Ok(self.below.get_or_try_init(|| Below::read(tx, &wanted)).await?)
+    }
+
+    /// Path of the document of its logical cloud.
+    pub fn logical_cloud_path(&self) -> String {
+        format!("{}/{}/{}", self.project.path, LOGICAL_CLOUD.segment, self.document.spec.logical_cloud)
+    }
+
     /// The group as shown to users: `project/app/version/group`.
     pub fn subject(&self) -> String {
         crate::workflows::subject(&self.dig)
@@ -78,5 +103,5 @@ fn of(document: TypedDocument<DeploymentIntentGroupSpec>, above: Parents) -> Res
         version: composite_app.spec.composite_app_version.clone(),
         name: document.name.clone(),
     };
-    Ok(Group { dig, document, composite_app, project })
+    Ok(Group { dig, document, composite_app, project, below: Arc::default() })
 }

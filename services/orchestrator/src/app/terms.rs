@@ -13,7 +13,7 @@ use crate::resources::cluster_reference::ClusterReferenceSpec;
 use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::route::RouteSpec;
-use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD, PROJECT};
+use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD};
 use crate::store::deployment::ApprovedApp;
 use crate::store::route;
 
@@ -31,12 +31,10 @@ pub struct CloudMembers {
 /// The logical cloud does not exist, or a query failed.
 pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<CloudMembers, Error> {
     let name = &group.document.spec.logical_cloud;
-    let path = format!("{}/{}/{name}", group.project.path, LOGICAL_CLOUD.segment);
-    debug_assert!(PROJECT.within(&path).is_some());
-    let document: TypedDocument<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &path)
+    let document: TypedDocument<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &group.logical_cloud_path())
         .await?
         .ok_or_else(|| Error::Inconsistent(vec![format!("the logical cloud {name} does not exist")]))?;
-    let references = drover_resources::children::<ClusterReferenceSpec>(&mut *tx, &CLUSTER_REFERENCE, document.id).await?;
+    let references = group.below(tx).await?.children::<ClusterReferenceSpec>(&CLUSTER_REFERENCE, document.id)?;
     let mut members: Vec<_> = references.iter().map(|reference| reference.spec.member()).collect();
     members.sort();
     members.dedup();
@@ -117,8 +115,9 @@ pub fn add_reach(terms: &mut BTreeMap<String, PlacementTerms>, routes: &[RouteSp
 
 /// The app intents of the generic placement intent that the group uses, by app.
 async fn app_intents(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, AppIntentSpec>, Error> {
-    let sets = drover_resources::children::<NoSpec>(&mut *tx, &GENERIC_PLACEMENT_INTENT, group.document.id).await?;
-    let chosen = drover_resources::children::<GroupIntentSpec>(&mut *tx, &GROUP_INTENT, group.document.id).await?;
+    let below = group.below(tx).await?;
+    let sets = below.children::<NoSpec>(&GENERIC_PLACEMENT_INTENT, group.document.id)?;
+    let chosen = below.children::<GroupIntentSpec>(&GROUP_INTENT, group.document.id)?;
     let chosen = chosen.iter().find_map(|intent| intent.spec.generic_placement_intent());
     let set = match (chosen, sets.as_slice()) {
         (_, []) => return Ok(BTreeMap::new()),
@@ -131,7 +130,7 @@ async fn app_intents(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<St
         }
     };
     let mut by_app = BTreeMap::new();
-    for intent in drover_resources::children::<AppIntentSpec>(&mut *tx, &APP_INTENT, set.id).await? {
+    for intent in below.children::<AppIntentSpec>(&APP_INTENT, set.id)? {
         let app = intent.spec.app.clone();
         if by_app.insert(app.clone(), intent.spec).is_some() {
             return Err(Error::Inconsistent(vec![format!("the app {app} has several app intents in {}", set.name)]));

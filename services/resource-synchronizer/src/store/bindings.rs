@@ -124,12 +124,15 @@ impl From<Raw> for Row {
     }
 }
 
-/// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent, and so is the account that wrote it. `None`: the stored row has a higher fence, and nothing was written.
+/// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent, and so is the account that wrote it.
+/// `None`: nothing was written, because the stored row has a higher fence, or because the bundle of a binding that is to be present is
+/// not stored.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
         concat!(
             "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names, act_as)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+         select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
+         where not $7 or exists (select from bundle where digest = $6)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10, rollback = $11,
              delete_volumes = not $7 and ($12 or binding.delete_volumes), names = $13, act_as = case when $7 then $14 else binding.act_as end,
              gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,

@@ -9,7 +9,7 @@ mod placement;
 use std::time::{Duration, Instant};
 
 use drover_api::scheduling::MemberKey;
-use drover_resources::{TypedDocument, children};
+use drover_resources::TypedDocument;
 use drover_service::peer;
 use reqwest::{Url, header};
 use serde::Deserialize;
@@ -71,7 +71,7 @@ pub struct Controller {
 /// A query failed.
 pub async fn named(tx: &mut PgConnection, group: &Group, kind: ControllerKind) -> Result<Vec<Controller>, Error> {
     let mut found: Vec<Controller> = Vec::new();
-    for intents in children::<GroupIntentSpec>(&mut *tx, &GROUP_INTENT, group.document.id).await? {
+    for intents in group.below(&mut *tx).await?.children::<GroupIntentSpec>(&GROUP_INTENT, group.document.id)? {
         for (name, intent) in intents.spec.intent {
             let path = format!("/v2/{}/{name}", CONTROLLER.segment);
             let Some(document): Option<TypedDocument<ControllerSpec>> = drover_resources::get(&mut *tx, &CONTROLLER, &path).await? else {

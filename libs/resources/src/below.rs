@@ -1,0 +1,39 @@
+//! Documents below others, read with one statement.
+
+use serde::de::DeserializeOwned;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::kind::DocumentKind;
+use crate::store::{select, typed};
+use crate::{Document, ResourceError, TypedDocument};
+
+/// Documents of several kinds below some others, as they were when they were read.
+#[derive(Clone, Debug, Default)]
+pub struct Below(Vec<Document>);
+
+impl Below {
+    /// Reads all documents of each of these kinds anywhere below the path that is given with it.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
+    pub async fn read(db: &mut PgConnection, wanted: &[(&DocumentKind, &str)]) -> Result<Self, ResourceError> {
+        let kinds: Vec<&str> = wanted.iter().map(|(kind, _)| kind.name).collect();
+        let above: Vec<&str> = wanted.iter().map(|(_, path)| *path).collect();
+        // Paths below another begin with it and '/'. The byte after '/' is '0', which ends the range in the index on kind and path.
+        let query = sqlx::query_as(select!(
+            "join unnest($1::text[], $2::text[]) as wanted (of_kind, above)
+                on kind = of_kind and path > above || '/' and path < above || '0' order by path"
+        ));
+        Ok(Self(query.bind(kinds).bind(above).fetch_all(db).await?))
+    }
+
+    /// Those of a kind directly below a document, ordered by path; none of a kind that was not read.
+    ///
+    /// # Errors
+    /// A stored spec is not a `T`.
+    pub fn children<T: DeserializeOwned>(&self, kind: &DocumentKind, parent: Uuid) -> Result<Vec<TypedDocument<T>>, ResourceError> {
+        let of_kind = |document: &&Document| document.path.rsplit('/').nth(1) == Some(kind.segment);
+        self.0.iter().filter(|document| document.parent_id == Some(parent)).filter(of_kind).cloned().map(typed).collect()
+    }
+}
