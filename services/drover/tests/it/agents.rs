@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use drover_testkit::{Image, needs};
 
-use crate::cli::{json, ok, start, wait};
+use crate::program::{json, ok, start, wait};
 
 /// Held by tests that make the account `drover` in the real cluster, of which there is one.
 pub(crate) static ACCOUNT: Mutex<()> = Mutex::new(());
@@ -61,7 +61,7 @@ fn account_for_agents_may_apply_them_and_give_no_other_role_rights() {
 fn image(folder: &Path) -> std::path::PathBuf {
     let programs = ["drover-autoscaler", "drover-memory-guard"];
     let image = Image::new("drover.local/drover:1", "/bin/drover-autoscaler");
-    let add = |image: Image, name| image.built(&Path::new(crate::cli::DROVER).with_file_name(name), &format!("/bin/{name}"));
+    let add = |image: Image, name| image.built(&Path::new(crate::program::DROVER).with_file_name(name), &format!("/bin/{name}"));
     programs.into_iter().fold(image, add).write(folder)
 }
 

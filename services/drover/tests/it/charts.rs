@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::{command, json as get, ok, run, simulated, start, wait};
+use crate::program::{command, json as get, ok, run, simulated, start, wait};
 use crate::whole::{in_member, server};
 
 /// Writes a chart of one Deployment whose image and replicas are values.

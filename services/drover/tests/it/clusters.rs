@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use drover_testkit::needs;
 
-use crate::cli::{DROVER, HOME, Process, SHOP, json, ok, run, simulated, wait};
+use crate::application::SHOP;
 use crate::database;
+use crate::program::{DROVER, HOME, Process, json, ok, run, simulated, wait};
 use crate::readme::{workload, write};
 
 /// `drover up` in `folder`, and its address.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::cli::{json as get, ok, simulated, start, wait};
 use crate::page::shell;
+use crate::program::{json as get, ok, simulated, start, wait};
 use crate::whole::{in_member, server};
 
 /// A folder with EMCO's files, charts and values, and what the files are for.
@@ -14,7 +14,7 @@ struct Example {
     folder: tempfile::TempDir,
     url: String,
     servers: Vec<String>,
-    _running: (tokio::runtime::Runtime, crate::cli::Process),
+    _running: (tokio::runtime::Runtime, crate::program::Process),
 }
 
 impl Example {
@@ -102,7 +102,7 @@ impl Example {
 
     fn status(&self) -> Value {
         let at = "projects/proj1/composite-apps/collection/v1/deployment-intent-groups/group/status";
-        serde_json::from_str(&crate::cli::fetch(&self.url, &format!("/v2/{at}"), "application/json")).unwrap()
+        serde_json::from_str(&crate::program::fetch(&self.url, &format!("/v2/{at}"), "application/json")).unwrap()
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use drover_testkit::needs;
 use serde_json::json;
 
-use crate::cli::{start, start_with};
 use crate::page::{clusters, run, shell};
+use crate::program::{start, start_with};
 use crate::readme::{workload, write};
 
 /// Blocks of each page that are not run. Their commands are parsed (lab/cli/tests/it/pages.rs), and the page gives the reason at each.
@@ -160,7 +160,8 @@ fn coming_from_emco_does_what_it_says() {
     let (up, url) = start(folder.path());
     shell("drover cluster add mine --provider onprem --priority 1 --kubeconfig sim/sim-1.kubeconfig", &url, folder.path());
     write(&at("shop.yaml"), &workload("cart", "100m", ""));
-    let files = crate::cli::EMCO.replace("projects/emco", "projects/{{ .ProjectName }}").replace("name: emco", "name: {{ .ProjectName }}");
+    let files =
+        crate::application::EMCO.replace("projects/emco", "projects/{{ .ProjectName }}").replace("name: emco", "name: {{ .ProjectName }}");
     let files = files
         .replace("composite-apps/shop", "composite-apps/collection-composite-app")
         .replace("{name: shop}", "{name: collection-composite-app}");

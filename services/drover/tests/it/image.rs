@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use serde_json::{Value, json};
 
-use crate::cli::{DROVER, Process};
+use crate::program::{DROVER, Process};
 
 /// Name and password of the only user, and the password's bcrypt hash.
 const USER: &str = "ci:secret";

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cli::{json as get, ok, run, simulated, start, wait};
+use crate::program::{json as get, ok, run, simulated, start, wait};
 use crate::readme::{workload, write};
 use crate::whole::{in_member, server};
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cli::{json as get, ok, simulated, start, wait};
+use crate::program::{json as get, ok, simulated, start, wait};
 use crate::readme::{run, write};
 
 #[test]

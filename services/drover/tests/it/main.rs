@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
 mod agents;
+mod application;
 mod autoscale;
 mod charts;
 mod cli;
@@ -18,6 +19,7 @@ mod memguard;
 mod movable;
 mod page;
 mod plans;
+mod program;
 mod readme;
 mod tutorial;
 mod upgrade;

@@ -1,6 +1,6 @@
 //! `--movable`: what is moved, and who loses a name by it.
 
-use crate::cli::{fetch, json as get, ok, simulated, start, wait};
+use crate::program::{fetch, json as get, ok, simulated, start, wait};
 use crate::readme::{run, workload, write};
 
 #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use drover_kubesim::ClusterSpec;
 
-use crate::cli::{DROVER, HOME, wait};
+use crate::program::{DROVER, HOME, wait};
 
 /// A part of a page that the test does something with.
 #[derive(Debug, PartialEq, Eq)]

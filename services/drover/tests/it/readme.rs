@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::cli::{DROVER, HOME, json as get, simulated, start, wait};
+use crate::program::{DROVER, HOME, json as get, simulated, start, wait};
 
 /// The commands of the section "Try it by hand", without their comments.
 fn commands() -> Vec<String> {

@@ -1,7 +1,7 @@
 //! docs/tutorial.md, run from its text: all its commands succeed, and what it shows of their output is there.
 
-use crate::cli::start_anew;
 use crate::page;
+use crate::program::start_anew;
 
 #[test]
 fn tutorial_does_what_it_says() {

@@ -12,8 +12,8 @@ use drover_store::{Place, SealKey, Sealed};
 use secrecy::ExposeSecret;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, raw_sql};
 
-use crate::cli::{DROVER, HOME, json, ok, start, wait};
 use crate::page::clusters;
+use crate::program::{DROVER, HOME, json, ok, start, wait};
 use crate::readme::{workload, write};
 
 /// The last migration of each folder below migrations/ that the earlier version had.

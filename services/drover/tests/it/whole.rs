@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use crate::cli::{HOME, json as get, ok, run, simulated, start, wait};
+use crate::program::{HOME, json as get, ok, run, simulated, start, wait};
 
 /// Kind, API version, plural, and whether it has a namespace.
 const KINDS: [(&str, &str, &str, bool); 12] = [
