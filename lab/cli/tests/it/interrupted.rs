@@ -1,7 +1,7 @@
 //! A benchmark, or an experiment on clusters, that is interrupted leaves no process and no directory.
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -97,13 +97,50 @@ fn interrupted_experiment_on_clusters_leaves_nothing() {
 #[test]
 #[ignore = "long: a real kubelet"]
 fn interrupted_experiment_on_a_kubelet_leaves_no_node() {
-    if drover_testkit::needs("DROVER_KUBE_BIN").is_none() {
-        return;
-    }
+    let status = no_node_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
+    assert_eq!(status, Some(Some(130)));
+}
+
+#[test]
+#[ignore = "long: a real kubelet"]
+fn experiment_on_a_kubelet_that_is_interrupted_twice_leaves_no_node() {
+    let status = no_node_is_left_after(|bench, folder| {
+        let pid = bench.id().cast_signed();
+        signal(pid, Signal::SIGINT);
+        until("the first Ctrl-C is not heard", || log_of(folder).contains("ending the benchmark"), || log_of(folder));
+        signal(pid, Signal::SIGINT);
+    });
+    assert_eq!(status, Some(Some(130)));
+}
+
+/// Interrupts an experiment on a real kubelet; asserts that neither the node's network namespace nor its cgroups are left. Its exit code;
+/// `None` on a machine without Kubernetes.
+fn no_node_is_left_after(interrupt: impl Fn(&Child, &Path)) -> Option<Option<i32>> {
+    drover_testkit::needs("DROVER_KUBE_BIN")?;
+    let node = std::cell::OnceCell::new();
     let experiment = ["experiment", "autoscaling", "--real"];
-    let status =
-        nothing_of_it_is_left_after(&experiment, &["kubelet --config"], |bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
-    assert_eq!(status.code(), Some(130));
+    let status = nothing_of_it_is_left_after(&experiment, &["kubelet --config"], |bench, folder| {
+        node.set(traces_of_the_node(folder)).unwrap();
+        interrupt(bench, folder);
+    });
+    let left = || node.get().unwrap().iter().filter(|path| path.exists()).collect::<Vec<_>>();
+    until("the node is left", || left().is_empty(), || format!("{:#?}", left()));
+    Some(status.code())
+}
+
+/// The network namespace and the cgroups of the node whose kubelet runs in `folder`; they exist.
+fn traces_of_the_node(folder: &Path) -> Vec<PathBuf> {
+    let kubelet = processes(folder).into_iter().find(|(_, command)| command.contains("kubelet --config")).unwrap().1;
+    let words = kubelet.split([' ', '=']).collect::<Vec<_>>();
+    let config = words[words.iter().position(|word| *word == "--config").unwrap() + 1];
+    let config = std::fs::read_to_string(config).unwrap();
+    let name = config.lines().find_map(|line| line.strip_prefix("cgroupRoot: /")).unwrap();
+    let controllers = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path().join(name));
+    let mut traces: Vec<_> = controllers.filter(|path| path.exists()).collect();
+    assert!(!traces.is_empty(), "{name} has no cgroup");
+    traces.push(Path::new("/run/netns").join(name));
+    assert!(traces.last().unwrap().exists(), "{name} has no network namespace");
+    traces
 }
 
 #[test]

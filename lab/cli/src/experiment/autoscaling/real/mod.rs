@@ -255,7 +255,12 @@ async fn learn(app: &App, rates: &[f64], learner: &QLearningSpec, schedule: &Sch
         state.table.passes += 1;
         anyhow::Ok((state.table, state.decisions))
     };
-    tokio::join!(app.pods.replay(rates, TIMEOUT, &app.meter.tally), deciding).1
+    let load = async {
+        app.pods.replay(rates, TIMEOUT, &app.meter.tally).await;
+        Ok(())
+    };
+    // An error while it scales ends the load too.
+    Ok(tokio::try_join!(load, deciding)?.1)
 }
 
 /// The trace played `speed` times as fast, with this highest rate.
