@@ -33,7 +33,7 @@ impl Below {
     /// # Errors
     /// A stored spec is not a `T`.
     pub fn children<T: DeserializeOwned>(&self, kind: &DocumentKind, parent: Uuid) -> Result<Vec<TypedDocument<T>>, ResourceError> {
-        let of_kind = |document: &&Document| document.path.rsplit('/').nth(1) == Some(kind.segment);
+        let of_kind = |document: &&Document| kind.within(&document.path) == Some(&*document.path);
         self.0.iter().filter(|document| document.parent_id == Some(parent)).filter(of_kind).cloned().map(typed).collect()
     }
 }

@@ -37,7 +37,7 @@ impl Spec for FarmSpec {
 
 static FARM: DocumentKind = DocumentKind::of::<FarmSpec>("farm", "Farm", "farms", &["farm"]).echo(Echo::IfSent);
 
-#[derive(Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 struct CowSpec {
     breed: String,
     version: String,
@@ -317,6 +317,25 @@ async fn children_references_and_guards_hold() {
     let cows = resources::children::<CowSpec>(&mut db, &COW, farm.id).await.unwrap();
     assert_eq!(cows.iter().map(|cow| cow.path.as_str()).collect::<Vec<_>>(), ["/v2/farms/a/cows/berta/v1", "/v2/farms/a/cows/friendly/v1"]);
     assert_eq!(FARM.within(&cows[0].path), Some("/v2/farms/a"));
+}
+
+#[tokio::test]
+async fn documents_below_several_others_are_read_together() {
+    let stack = Stack::start().await;
+    for farm in ["a", "a.b", "a0", "b"] {
+        stack.post("/v2/farms", named(farm)).await.is(201);
+        stack.post(&format!("/v2/farms/{farm}/cows"), cow("rosa", "x")).await.is(201);
+        stack.post(&format!("/v2/farms/{farm}/albums"), named("rosa")).await.is(201);
+    }
+    let mut db = stack.store.pool().acquire().await.unwrap();
+    let below = resources::Below::read(&mut db, &[(&COW, "/v2/farms/a"), (&COW, "/v2/farms/b"), (&ALBUM, "/v2/farms/b")]).await.unwrap();
+    for (farm, cows, albums) in [("a", 1, 0), ("a.b", 0, 0), ("a0", 0, 0), ("b", 1, 1)] {
+        let farm = resources::get::<FarmSpec>(&mut db, &FARM, &format!("/v2/farms/{farm}")).await.unwrap().unwrap();
+        let found = below.children::<CowSpec>(&COW, farm.id).unwrap();
+        assert!(found.iter().all(|cow| cow.path == format!("{}/cows/rosa/v1", farm.path)), "{found:?}");
+        let pictures = below.children::<resources::AnySpec>(&ALBUM, farm.id).unwrap();
+        assert_eq!((found.len(), pictures.len()), (cows, albums), "{}", farm.path);
+    }
 }
 
 #[tokio::test]
