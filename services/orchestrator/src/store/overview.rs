@@ -102,14 +102,24 @@ pub async fn is_recent(db: &mut PgConnection, subject: &str, seconds: u32) -> St
     Ok(sqlx::query_scalar(sql).bind(subject).bind(f64::from(seconds)).fetch_one(db).await?)
 }
 
-/// Groups that run, of which a revision has an app for every cluster of a selection (`allOf` with a label or `*` as the cluster), with the
-/// number of the revision that was drawn last.
+/// A group that runs, of which a revision has an app for every cluster of a selection (`allOf` with a label or `*` as the cluster).
+#[derive(Clone, Copy, Debug, PartialEq, FromRow)]
+pub struct SpreadingGroup {
+    pub dig_id: Uuid,
+    /// The revision that was drawn last.
+    pub revision: i64,
+    /// Seconds since its instantiation began, if nothing was changed after it.
+    pub instantiated_for: Option<f64>,
+}
+
+/// The groups that run with apps for every cluster of a selection.
 ///
 /// # Errors
 /// The query failed.
-pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<(Uuid, i64)>> {
+pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<SpreadingGroup>> {
     // As in the index `deployment_revision_app_spreads`.
-    let sql = r#"select dig_id, revision from deployment
+    let sql = r#"select dig_id, revision, extract(epoch from now() - instantiation.created_at)::float8 as instantiated_for
+        from deployment left join (select * from deployment_revision where kind = 'instantiate') instantiation using (dig_id, revision)
         where state = 'Instantiated' and dig_id in (select dig_id from deployment_revision_app
             where jsonb_path_exists(terms, '$.intent.allOf[*] ? (exists(@.clusterLabel) || @.cluster == "*")')) order by dig_id"#;
     Ok(sqlx::query_as(sql).fetch_all(db).await?)
