@@ -2,9 +2,10 @@
 //!
 //! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait or start
 //! a deadline, and only the first few do within a short time. The others are delivered together, and so are mere progress
-//! reports, which are most of what a cluster sends.
+//! reports, which are most of what a cluster sends: of those only so many are delivered in a second, so that what they cost does not grow
+//! with the number of apps that wait.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use crate::environment::binding_key;
 const DECISIVE_PERIOD: Duration = Duration::from_millis(200);
 /// How many of them are delivered at once within that time.
 const AT_ONCE: usize = 3;
-/// For how long wakes about mere progress are collected. Progress is only shown to users.
+/// For how long wakes about mere progress are collected. Progress is only shown to users, and starts apps that wait until others are applied.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
+/// How many of them are delivered after it: those first that say that a binding is applied, then those that wait the longest.
+const PROGRESS_AT_ONCE: usize = 40;
 
 /// Reads the feed; never returns. The reader retries by itself.
 pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
@@ -42,12 +45,29 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
         let in_trouble = phase == Phase::Unreachable || status.as_ref().is_some_and(|status| status.unschedulable.is_some());
+        let before = app.environment.statuses.get(id).map(|status| status.phase);
         app.environment.statuses.set(id, status);
-        wakes.wake(app, id, in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
+        let news = match phase {
+            Phase::Ready | Phase::Failed | Phase::Gone => News::Decisive,
+            _ if in_trouble => News::Decisive,
+            Phase::Applied if before != Some(phase) => News::Applied,
+            _ => News::Progress,
+        };
+        wakes.wake(app, id, news);
         if phase == Phase::Gone {
             app.retire.send();
         }
     }
+}
+
+/// What a status says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// It may end a wait, or start a deadline.
+    Decisive,
+    /// Apps may wait for this one to be applied.
+    Applied,
+    Progress,
 }
 
 /// Wakes workflows by binding, at once or a little later. A crash loses nothing: after it the feed starts again.
@@ -56,53 +76,88 @@ struct BindingWakes {
     progress: Arc<WakeBatch>,
 }
 
-/// Delivers the first `at_once` wakes at once and the others together, `period` after the first.
+/// Delivers the first `at_once` wakes at once and the others together, `period` after the first, but not more than `at_most`; the rest one
+/// period later.
 struct WakeBatch {
     period: Duration,
     at_once: usize,
+    at_most: usize,
     pending: Mutex<PendingWakes>,
 }
 
 #[derive(Default)]
 struct PendingWakes {
+    /// How many were delivered at once in this period.
     delivered: usize,
     waiting: HashSet<Uuid>,
+    /// Those of `waiting` in the order in which they came; also some that are not waiting any more.
+    queue: VecDeque<Uuid>,
+    /// Whether a delivery is to come.
+    scheduled: bool,
 }
 
 impl PendingWakes {
-    /// Adds a wake. Returns true if it is to be delivered now.
-    fn add(&mut self, id: Uuid, at_once: usize) -> bool {
+    /// Adds a wake, before all others if it comes `first`. Returns true if it is to be delivered now.
+    fn add(&mut self, id: Uuid, at_once: usize, first: bool) -> bool {
         let now = self.delivered < at_once;
         if now {
             self.delivered += 1;
             self.waiting.remove(&id);
-        } else {
-            self.waiting.insert(id);
+            return true;
         }
-        now
+        let new = self.waiting.insert(id);
+        match first {
+            true => self.queue.push_front(id),
+            false if new => self.queue.push_back(id),
+            false => {}
+        }
+        false
+    }
+
+    /// The wakes to be delivered at the end of a period.
+    fn take(&mut self, at_most: usize) -> Vec<Uuid> {
+        let mut due = Vec::new();
+        while due.len() < at_most
+            && let Some(id) = self.queue.pop_front()
+        {
+            due.extend(self.waiting.take(&id));
+        }
+        self.delivered = 0;
+        self.scheduled = !self.waiting.is_empty();
+        if !self.scheduled {
+            self.queue.clear();
+        }
+        due
     }
 }
 
 impl WakeBatch {
-    fn new(period: Duration, at_once: usize) -> Arc<Self> {
-        Arc::new(Self { period, at_once, pending: Mutex::default() })
+    fn new(period: Duration, at_once: usize, at_most: usize) -> Arc<Self> {
+        Arc::new(Self { period, at_once, at_most, pending: Mutex::default() })
     }
 
-    fn wake(self: &Arc<Self>, app: &App, id: Uuid) {
+    fn wake(self: &Arc<Self>, app: &App, id: Uuid, first: bool) {
         let mut pending = self.pending();
-        let first = pending.delivered == 0 && pending.waiting.is_empty();
-        if pending.add(id, self.at_once) {
+        if pending.add(id, self.at_once, first) {
             app.engine.wake(&binding_key(id));
         }
-        if first {
-            let (batch, app) = (self.clone(), app.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep(batch.period).await;
-                let pending = std::mem::take(&mut *batch.pending());
-                for id in pending.waiting {
-                    app.engine.wake(&binding_key(id));
-                }
-            });
+        if !std::mem::replace(&mut pending.scheduled, true) {
+            tokio::spawn(self.clone().deliver(app.clone()));
+        }
+    }
+
+    /// Delivers what waits, period by period, until nothing does.
+    async fn deliver(self: Arc<Self>, app: App) {
+        loop {
+            tokio::time::sleep(self.period).await;
+            let (due, more) = {
+                let mut pending = self.pending();
+                (pending.take(self.at_most), pending.scheduled)
+            };
+            due.into_iter().for_each(|id| app.engine.wake(&binding_key(id)));
+            if !more {
+                return;
+            }
         }
     }
 
@@ -113,17 +168,18 @@ impl WakeBatch {
 
 impl Default for BindingWakes {
     fn default() -> Self {
-        Self { decisive: WakeBatch::new(DECISIVE_PERIOD, AT_ONCE), progress: WakeBatch::new(PROGRESS_PERIOD, 0) }
+        let decisive = WakeBatch::new(DECISIVE_PERIOD, AT_ONCE, usize::MAX);
+        Self { decisive, progress: WakeBatch::new(PROGRESS_PERIOD, 0, PROGRESS_AT_ONCE) }
     }
 }
 
 impl BindingWakes {
-    fn wake(&self, app: &App, id: Uuid, decisive: bool) {
-        if decisive {
+    fn wake(&self, app: &App, id: Uuid, news: News) {
+        if news == News::Decisive {
             self.progress.pending().waiting.remove(&id);
-            self.decisive.wake(app, id);
+            self.decisive.wake(app, id, false);
         } else {
-            self.progress.wake(app, id);
+            self.progress.wake(app, id, news == News::Applied);
         }
     }
 }
@@ -136,9 +192,26 @@ mod tests {
     fn wakes_beyond_the_first_few_are_collected() {
         let mut pending = PendingWakes::default();
         let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-        assert!(pending.add(a, 2) && pending.add(b, 2) && pending.waiting.is_empty(), "what was delivered is not collected");
-        assert!(!pending.add(c, 2) && !pending.add(a, 2));
-        assert_eq!(pending.waiting, HashSet::from([a, c]));
-        assert!(!PendingWakes::default().add(a, 0));
+        assert!(pending.add(a, 2, false) && pending.add(b, 2, false) && pending.waiting.is_empty(), "what was delivered is not collected");
+        assert!(!pending.add(c, 2, false) && !pending.add(a, 2, false));
+        assert_eq!(pending.take(usize::MAX), [c, a]);
+        assert!(pending.add(b, 2, false), "another period has begun");
+        assert!(!PendingWakes::default().add(a, 0, false));
+    }
+
+    #[test]
+    fn collected_wakes_are_delivered_in_their_order_and_so_many_at_a_time() {
+        let mut pending = PendingWakes::default();
+        let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(Uuid::from_u128);
+        for id in [a, b, c, a, d] {
+            assert!(!pending.add(id, 0, false));
+        }
+        pending.waiting.remove(&b);
+        assert!(!pending.add(e, 0, true) && !pending.add(c, 0, true));
+        assert_eq!(pending.take(3), [c, e, a], "those that come first, and each once");
+        assert!(pending.scheduled, "one is left");
+        assert!(!pending.add(a, 0, false));
+        assert_eq!(pending.take(3), [d, a]);
+        assert!(!pending.scheduled && pending.queue.is_empty());
     }
 }
