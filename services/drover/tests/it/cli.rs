@@ -1,9 +1,11 @@
 //! The program as people run it: its help, its errors, and what it says when something is missing.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::database;
-use crate::program::{DROVER, command, run, start_and_hear};
+use crate::program::{DROVER, command, ok, run, start_and_hear};
 
 #[test]
 fn help_is_as_reviewed() {
