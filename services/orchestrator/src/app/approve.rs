@@ -137,6 +137,7 @@ impl App {
         tx.rollback().await?;
         let members = self.labelled(&cloud.members, labels).await?;
         let mut tx = self.store.begin().await?;
+        let group = group.renewed();
         let sources = sources(&mut tx, &self.store, &group, &cloud).await?;
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let mut terms = terms::of(&mut tx, &group, &cloud, &names).await?;
@@ -157,7 +158,7 @@ impl App {
         let answers = self.controllers.act(&named, &group, &members, &mut rendered, dry).await?;
         let (apps, bundles) = checked(rendered, &cloud.document.spec, &prefer)?;
         terms::add_reach(&mut terms, &routes, &apps);
-        Ok(Prepared { group, apps, bundles, terms, answers })
+        Ok(Prepared { group: group.renewed(), apps, bundles, terms, answers })
     }
 }
 

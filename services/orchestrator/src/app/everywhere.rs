@@ -133,10 +133,14 @@ impl App {
     /// A query failed, or placement is unavailable: the first error, after all groups have been looked at.
     pub async fn extend(&self, extension: &mut Extension) -> Result<Vec<Uuid>, Error> {
         let mut connection = self.store.begin().await?;
-        let spreading = overview::spreading(&mut connection).await?;
+        let mut due = extension.due(overview::spreading(&mut connection).await?);
+        if !due.is_empty() {
+            let placed_for = overview::placed_for(&mut connection, &due).await?;
+            due = extension.lacking(due, &placed_for);
+        }
         connection.rollback().await?;
         let (mut started, mut failed) = (Vec::new(), None);
-        for (dig, revision) in extension.due(spreading) {
+        for (dig, revision) in due {
             match self.extend_group(dig, revision, extension).await {
                 Ok(operation) => started.extend(operation),
                 // The others do not wait for it.

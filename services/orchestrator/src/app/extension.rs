@@ -8,8 +8,6 @@ use drover_api::members::Member;
 use drover_api::scheduling::{MemberKey, MemberState};
 use uuid::Uuid;
 
-use crate::store::overview::SpreadingGroup;
-
 /// After which time a cluster is tried again where an app did not become ready.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 /// For how long after a change of clusters all groups are looked at: placement hears of the change by itself.
@@ -72,6 +70,8 @@ pub struct Extension {
     changed: Option<Instant>,
     /// When all groups were looked at last.
     all: Option<Instant>,
+    /// Whether this pass looks at all groups although clusters did not change.
+    resyncing: bool,
 }
 
 impl Extension {
@@ -81,25 +81,26 @@ impl Extension {
     }
 
     /// The groups that a pass has to look at, of all that spread.
-    pub(super) fn due(&mut self, spreading: Vec<SpreadingGroup>) -> Vec<(Uuid, i64)> {
+    pub(super) fn due(&mut self, spreading: Vec<(Uuid, i64)>) -> Vec<(Uuid, i64)> {
         self.tried.retain(|_, at| at.elapsed() < AGAIN);
-        let resync = self.all.is_none_or(|all| all.elapsed() >= RESYNC);
-        if resync || self.changed.is_some_and(|changed| changed.elapsed() < SPREADS_WITHIN) {
+        self.resyncing = self.all.is_none_or(|all| all.elapsed() >= RESYNC);
+        if self.resyncing || self.changed.is_some_and(|changed| changed.elapsed() < SPREADS_WITHIN) {
             self.complete.clear();
             self.all = Some(Instant::now());
         }
-        let known: BTreeSet<Uuid> = spreading.iter().map(|group| group.dig_id).collect();
+        let known: BTreeSet<Uuid> = spreading.iter().map(|(id, _)| *id).collect();
         self.complete.retain(|id, _| known.contains(id));
-        let due = spreading.into_iter().filter(|group| self.complete.get(&group.dig_id) != Some(&group.revision));
-        let (new, due): (Vec<_>, Vec<_>) = due.partition(|group| !resync && self.was_placed_on_present_clusters(group));
-        self.complete.extend(new.into_iter().map(|group| (group.dig_id, group.revision)));
-        due.into_iter().map(|group| (group.dig_id, group.revision)).collect()
+        spreading.into_iter().filter(|(id, revision)| self.complete.get(id) != Some(revision)).collect()
     }
 
-    /// Whether a group was instantiated after placement had heard of the last change of clusters: then it is complete.
-    fn was_placed_on_present_clusters(&self, group: &SpreadingGroup) -> bool {
-        let steady = self.changed.and_then(|changed| changed.elapsed().checked_sub(SPREADS_WITHIN));
-        steady.zip(group.instantiated_for).is_some_and(|(steady, ago)| ago < steady.as_secs_f64())
+    /// Those of `due` that may lack a copy. The others were placed, so many seconds ago, after placement had heard of the last change of
+    /// clusters: they are complete.
+    pub(super) fn lacking(&mut self, due: Vec<(Uuid, i64)>, placed_for: &BTreeMap<(Uuid, i64), f64>) -> Vec<(Uuid, i64)> {
+        let steady = self.changed.and_then(|changed| changed.elapsed().checked_sub(SPREADS_WITHIN)).filter(|_| !self.resyncing);
+        let complete = |one: &(Uuid, i64)| steady.zip(placed_for.get(one)).is_some_and(|(steady, ago)| *ago < steady.as_secs_f64());
+        let (complete, lacking): (Vec<_>, Vec<_>) = due.into_iter().partition(complete);
+        self.complete.extend(complete);
+        lacking
     }
 }
 
@@ -108,10 +109,6 @@ mod tests {
     use drover_api::scheduling::Cordon;
 
     use super::*;
-
-    fn groups(of: &[(Uuid, i64)]) -> Vec<SpreadingGroup> {
-        of.iter().map(|(dig_id, revision)| SpreadingGroup { dig_id: *dig_id, revision: *revision, instantiated_for: None }).collect()
-    }
 
     fn cluster(name: &str, labels: &[&str]) -> (String, Option<Member>) {
         let member = Member {
@@ -133,33 +130,39 @@ mod tests {
     fn groups_that_are_complete_are_looked_at_again_when_they_or_clusters_change() {
         let (mut extension, ids) = (Extension::default(), [1, 2].map(Uuid::from_u128));
         let both = vec![(ids[0], 1), (ids[1], 1)];
-        assert_eq!(extension.due(groups(&both)), both, "nothing is known after a start");
+        assert_eq!(extension.due(both.clone()), both, "nothing is known after a start");
         extension.complete.extend(both.clone());
-        assert_eq!(extension.due(groups(&both)), []);
-        assert_eq!(extension.due(groups(&[(ids[0], 2), (ids[1], 1)])), [(ids[0], 2)], "it has another revision");
-        assert_eq!(extension.due(groups(&[(ids[1], 1)])), []);
-        assert_eq!(extension.due(groups(&both)), [(ids[0], 1)], "it ran no more in between");
+        assert_eq!(extension.due(both.clone()), []);
+        assert_eq!(extension.due(vec![(ids[0], 2), (ids[1], 1)]), [(ids[0], 2)], "it has another revision");
+        assert_eq!(extension.due(vec![(ids[1], 1)]), []);
+        assert_eq!(extension.due(both.clone()), [(ids[0], 1)], "it ran no more in between");
         extension.complete.extend(both.clone());
         extension.clusters_changed();
-        assert_eq!(extension.due(groups(&both)), both);
+        assert_eq!(extension.due(both.clone()), both);
     }
 
     #[test]
     fn group_that_was_instantiated_on_the_present_clusters_is_complete() {
-        let one = |ago| vec![SpreadingGroup { dig_id: Uuid::from_u128(1), revision: 1, instantiated_for: ago }];
-        let due = |clusters_changed: Option<Duration>, ago: Option<f64>| {
+        let one = (Uuid::from_u128(1), 1);
+        let pass = |extension: &mut Extension, placed_for: Option<f64>| {
+            let due = extension.due(vec![one]);
+            assert_eq!(due, [one]);
+            let lacking = extension.lacking(due, &placed_for.map(|ago| (one, ago)).into_iter().collect());
+            assert_eq!(lacking.is_empty(), extension.complete.contains_key(&one.0), "what is not looked at counts as complete");
+            !lacking.is_empty()
+        };
+        let looks = |clusters_changed: Option<Duration>, placed_for: Option<f64>| {
             let now = Instant::now();
             let changed = clusters_changed.map(|ago| now.checked_sub(ago).unwrap());
-            let mut extension = Extension { all: Some(now), changed, ..Extension::default() };
-            let due = !extension.due(one(ago)).is_empty();
-            assert_eq!(due, extension.complete.is_empty(), "what is not looked at counts as complete");
-            due
+            pass(&mut Extension { all: Some(now), changed, ..Extension::default() }, placed_for)
         };
         let before = Some(SPREADS_WITHIN + Duration::from_secs(10));
-        assert!(!due(before, Some(5.0)));
-        assert!(due(before, Some(20.0)), "placement may not have known of the change yet");
-        assert!(due(before, None), "it was changed since");
-        assert!(due(Some(Duration::from_secs(10)), Some(5.0)) && due(None, Some(5.0)), "the clusters are new");
+        assert!(!looks(before, Some(5.0)));
+        assert!(looks(before, Some(20.0)), "placement may not have known of the change yet");
+        assert!(looks(before, None), "it was changed since, or a user chose the plan");
+        assert!(looks(Some(Duration::from_secs(10)), Some(5.0)) && looks(None, Some(5.0)), "the clusters are new");
+        let changed = Instant::now().checked_sub(before.unwrap());
+        assert!(pass(&mut Extension { changed, ..Extension::default() }, Some(5.0)), "all are looked at in this pass");
     }
 
     #[test]

@@ -43,6 +43,11 @@ impl Group {
         Ok(self.below.get_or_try_init(|| Below::read(tx, &wanted)).await?)
     }
 
+    /// The same group for another transaction, in which what is around it is read again.
+    pub fn renewed(&self) -> Self {
+        Self { below: Arc::default(), ..self.clone() }
+    }
+
     /// Path of the document of its logical cloud.
     pub fn logical_cloud_path(&self) -> String {
         format!("{}/{}/{}", self.project.path, LOGICAL_CLOUD.segment, self.document.spec.logical_cloud)

@@ -1,5 +1,7 @@
 //! Reads for lists over many groups and operations: one query per list, never one per row.
 
+use std::collections::BTreeMap;
+
 use drover_store::{StoreResult, Timestamp};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
@@ -102,27 +104,32 @@ pub async fn is_recent(db: &mut PgConnection, subject: &str, seconds: u32) -> St
     Ok(sqlx::query_scalar(sql).bind(subject).bind(f64::from(seconds)).fetch_one(db).await?)
 }
 
-/// A group that runs, of which a revision has an app for every cluster of a selection (`allOf` with a label or `*` as the cluster).
-#[derive(Clone, Copy, Debug, PartialEq, FromRow)]
-pub struct SpreadingGroup {
-    pub dig_id: Uuid,
-    /// The revision that was drawn last.
-    pub revision: i64,
-    /// Seconds since its instantiation began, if nothing was changed after it.
-    pub instantiated_for: Option<f64>,
-}
-
-/// The groups that run with apps for every cluster of a selection.
+/// Groups that run, of which a revision has an app for every cluster of a selection (`allOf` with a label or `*` as the cluster), with the
+/// number of the revision that was drawn last.
 ///
 /// # Errors
 /// The query failed.
-pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<SpreadingGroup>> {
+pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<(Uuid, i64)>> {
     // As in the index `deployment_revision_app_spreads`.
-    let sql = r#"select dig_id, revision, extract(epoch from now() - instantiation.created_at)::float8 as instantiated_for
-        from deployment left join (select * from deployment_revision where kind = 'instantiate') instantiation using (dig_id, revision)
+    let sql = r#"select dig_id, revision from deployment
         where state = 'Instantiated' and dig_id in (select dig_id from deployment_revision_app
             where jsonb_path_exists(terms, '$.intent.allOf[*] ? (exists(@.clusterLabel) || @.cluster == "*")')) order by dig_id"#;
     Ok(sqlx::query_as(sql).fetch_all(db).await?)
+}
+
+/// Those of these revisions that are instantiations and were not made by a plan that a user chose, which may be old, with the seconds since
+/// they began.
+///
+/// # Errors
+/// The query failed.
+pub async fn placed_for(db: &mut PgConnection, revisions: &[(Uuid, i64)]) -> StoreResult<BTreeMap<(Uuid, i64), f64>> {
+    let (digs, numbers): (Vec<Uuid>, Vec<i64>) = revisions.iter().copied().unzip();
+    let sql = "select made.dig_id, made.revision, extract(epoch from now() - made.created_at)::float8
+        from unnest($1::uuid[], $2::bigint[]) as asked (dig_id, revision)
+        join deployment_revision made using (dig_id, revision) join workflow on workflow.id = made.operation
+        where made.kind = 'instantiate' and coalesce(workflow.input -> 'plan', 'null') = 'null'";
+    let rows: Vec<(Uuid, i64, f64)> = sqlx::query_as(sql).bind(digs).bind(numbers).fetch_all(db).await?;
+    Ok(rows.into_iter().map(|(dig, revision, seconds)| ((dig, revision), seconds)).collect())
 }
 
 /// Apps of these groups that are approved or still running, ordered by name.

@@ -2,8 +2,7 @@
 //!
 //! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait or start
 //! a deadline, and only the first few do within a short time. The others are delivered together, and so are mere progress
-//! reports, which are most of what a cluster sends: of those only so many are delivered in a second, so that what they cost does not grow
-//! with the number of apps that wait.
+//! reports, which are most of what a cluster sends: of those only so many are delivered in a second.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +19,7 @@ use crate::environment::binding_key;
 const DECISIVE_PERIOD: Duration = Duration::from_millis(200);
 /// How many of them are delivered at once within that time.
 const AT_ONCE: usize = 3;
-/// For how long wakes about mere progress are collected. Progress is only shown to users, and starts apps that wait until others are applied.
+/// For how long wakes about mere progress are collected. Progress is only shown to users; apps that wait for others look by themselves.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// How many of them are delivered after it: those first that say that a binding is applied, then those that wait the longest.
 const PROGRESS_AT_ONCE: usize = 40;
@@ -44,13 +43,16 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
     for (key, status) in items {
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
-        let in_trouble = phase == Phase::Unreachable || status.as_ref().is_some_and(|status| status.unschedulable.is_some());
-        let before = app.environment.statuses.get(id).map(|status| status.phase);
+        let in_trouble = status.as_ref().is_some_and(is_in_trouble);
+        let before = app.environment.statuses.get(id);
+        let was_in_trouble = before.as_deref().is_some_and(is_in_trouble);
+        let was_applied = before.is_some_and(|status| status.phase == Phase::Applied);
         app.environment.statuses.set(id, status);
         let news = match phase {
             Phase::Ready | Phase::Failed | Phase::Gone => News::Decisive,
-            _ if in_trouble => News::Decisive,
-            Phase::Applied if before != Some(phase) => News::Applied,
+            // The end of trouble too: it ends a deadline.
+            _ if in_trouble || was_in_trouble => News::Decisive,
+            Phase::Applied if !was_applied => News::Applied,
             _ => News::Progress,
         };
         wakes.wake(app, id, news);
@@ -60,10 +62,15 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
     }
 }
 
+/// Whether a deadline runs for it.
+fn is_in_trouble(status: &BindingStatus) -> bool {
+    status.phase == Phase::Unreachable || status.unschedulable.is_some()
+}
+
 /// What a status says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// It may end a wait, or start a deadline.
+    /// It may end a wait, or start or end a deadline.
     Decisive,
     /// Apps may wait for this one to be applied.
     Applied,
@@ -89,44 +96,68 @@ struct WakeBatch {
 struct PendingWakes {
     /// How many were delivered at once in this period.
     delivered: usize,
-    waiting: HashSet<Uuid>,
-    /// Those of `waiting` in the order in which they came; also some that are not waiting any more.
-    queue: VecDeque<Uuid>,
+    /// Those that come before the others.
+    first: WakeQueue,
+    others: WakeQueue,
     /// Whether a delivery is to come.
     scheduled: bool,
 }
 
+/// Wakes in the order in which they came, each once.
+#[derive(Default)]
+struct WakeQueue {
+    waiting: HashSet<Uuid>,
+    /// Also some that were removed from `waiting`.
+    order: VecDeque<Uuid>,
+}
+
+impl WakeQueue {
+    fn push(&mut self, id: Uuid) {
+        if self.waiting.insert(id) {
+            self.order.push_back(id);
+        }
+        if self.order.len() > 2 * self.waiting.len() {
+            let mut seen = HashSet::new();
+            self.order.retain(|id| self.waiting.contains(id) && seen.insert(*id));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Uuid> {
+        loop {
+            let id = self.order.pop_front()?;
+            if self.waiting.remove(&id) {
+                return Some(id);
+            }
+        }
+    }
+}
+
 impl PendingWakes {
-    /// Adds a wake, before all others if it comes `first`. Returns true if it is to be delivered now.
+    /// Adds a wake, before others if it comes `first`. Returns true if it is to be delivered now.
     fn add(&mut self, id: Uuid, at_once: usize, first: bool) -> bool {
         let now = self.delivered < at_once;
         if now {
             self.delivered += 1;
-            self.waiting.remove(&id);
-            return true;
+            self.remove(id);
+        } else if first {
+            self.others.waiting.remove(&id);
+            self.first.push(id);
+        } else if !self.first.waiting.contains(&id) {
+            self.others.push(id);
         }
-        let new = self.waiting.insert(id);
-        match first {
-            true => self.queue.push_front(id),
-            false if new => self.queue.push_back(id),
-            false => {}
-        }
-        false
+        now
+    }
+
+    fn remove(&mut self, id: Uuid) {
+        self.first.waiting.remove(&id);
+        self.others.waiting.remove(&id);
     }
 
     /// The wakes to be delivered at the end of a period.
     fn take(&mut self, at_most: usize) -> Vec<Uuid> {
-        let mut due = Vec::new();
-        while due.len() < at_most
-            && let Some(id) = self.queue.pop_front()
-        {
-            due.extend(self.waiting.take(&id));
-        }
+        let due = std::iter::from_fn(|| self.first.pop().or_else(|| self.others.pop())).take(at_most).collect();
         self.delivered = 0;
-        self.scheduled = !self.waiting.is_empty();
-        if !self.scheduled {
-            self.queue.clear();
-        }
+        self.scheduled = !(self.first.waiting.is_empty() && self.others.waiting.is_empty());
         due
     }
 }
@@ -176,7 +207,7 @@ impl Default for BindingWakes {
 impl BindingWakes {
     fn wake(&self, app: &App, id: Uuid, news: News) {
         if news == News::Decisive {
-            self.progress.pending().waiting.remove(&id);
+            self.progress.pending().remove(id);
             self.decisive.wake(app, id, false);
         } else {
             self.progress.wake(app, id, news == News::Applied);
@@ -192,7 +223,10 @@ mod tests {
     fn wakes_beyond_the_first_few_are_collected() {
         let mut pending = PendingWakes::default();
         let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-        assert!(pending.add(a, 2, false) && pending.add(b, 2, false) && pending.waiting.is_empty(), "what was delivered is not collected");
+        assert!(
+            pending.add(a, 2, false) && pending.add(b, 2, false) && pending.others.order.is_empty(),
+            "delivered ones are not collected"
+        );
         assert!(!pending.add(c, 2, false) && !pending.add(a, 2, false));
         assert_eq!(pending.take(usize::MAX), [c, a]);
         assert!(pending.add(b, 2, false), "another period has begun");
@@ -206,12 +240,26 @@ mod tests {
         for id in [a, b, c, a, d] {
             assert!(!pending.add(id, 0, false));
         }
-        pending.waiting.remove(&b);
-        assert!(!pending.add(e, 0, true) && !pending.add(c, 0, true));
-        assert_eq!(pending.take(3), [c, e, a], "those that come first, and each once");
+        pending.remove(b);
+        assert!(!pending.add(e, 0, true) && !pending.add(c, 0, true) && !pending.add(c, 0, false));
+        assert_eq!(pending.take(3), [e, c, a], "those that come first, and each once");
         assert!(pending.scheduled, "one is left");
         assert!(!pending.add(a, 0, false));
         assert_eq!(pending.take(3), [d, a]);
-        assert!(!pending.scheduled && pending.queue.is_empty());
+        assert!(!pending.scheduled);
+    }
+
+    #[test]
+    fn queue_does_not_grow_by_wakes_that_are_taken_back() {
+        let mut queue = WakeQueue::default();
+        let ids: Vec<_> = (0..3).map(Uuid::from_u128).collect();
+        for turn in 0..1_000 {
+            let id = ids[turn % ids.len()];
+            queue.waiting.remove(&id);
+            queue.push(id);
+        }
+        assert!(queue.order.len() <= 2 * ids.len(), "{}", queue.order.len());
+        let taken: HashSet<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(taken, ids.into_iter().collect());
     }
 }
