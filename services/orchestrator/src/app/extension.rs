@@ -156,12 +156,12 @@ mod tests {
             let changed = clusters_changed.map(|ago| now.checked_sub(ago).unwrap());
             pass(&mut Extension { all: Some(now), changed, ..Extension::default() }, placed_for)
         };
-        let before = Some(SPREADS_WITHIN + Duration::from_secs(10));
-        assert!(!looks(before, Some(5.0)));
-        assert!(looks(before, Some(20.0)), "placement may not have known of the change yet");
-        assert!(looks(before, None), "it was changed since, or a user chose the plan");
+        let before = SPREADS_WITHIN + Duration::from_secs(10);
+        assert!(!looks(Some(before), Some(5.0)));
+        assert!(looks(Some(before), Some(20.0)), "placement may not have known of the change yet");
+        assert!(looks(Some(before), None), "it was changed since, or a user chose the plan");
         assert!(looks(Some(Duration::from_secs(10)), Some(5.0)) && looks(None, Some(5.0)), "the clusters are new");
-        let changed = Instant::now().checked_sub(before.unwrap());
+        let changed = Instant::now().checked_sub(before);
         assert!(pass(&mut Extension { changed, ..Extension::default() }, Some(5.0)), "all are looked at in this pass");
     }
 
