@@ -1,7 +1,7 @@
 //! Follows the synchronizer's feed `bindings`: keeps the latest status of each binding and wakes the workflows parked on it.
 //!
 //! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait or start
-//! a deadline, and only the first few do within a short time. The others are delivered together, and so are mere progress
+//! or end a deadline, and only the first few do within a short time. The others are delivered together, and so are mere progress
 //! reports, which are most of what a cluster sends: of those only so many are delivered in a second.
 
 use std::collections::{HashSet, VecDeque};
@@ -21,7 +21,7 @@ const DECISIVE_PERIOD: Duration = Duration::from_millis(200);
 const AT_ONCE: usize = 3;
 /// For how long wakes about mere progress are collected. Progress is only shown to users; apps that wait for others look by themselves.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
-/// How many of them are delivered after it: those first that say that a binding is applied, then those that wait the longest.
+/// How many of them are delivered after it, those first that wait the longest.
 const PROGRESS_AT_ONCE: usize = 40;
 
 /// Reads the feed; never returns. The reader retries by itself.
@@ -44,18 +44,10 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
         let in_trouble = status.as_ref().is_some_and(is_in_trouble);
-        let before = app.environment.statuses.get(id);
-        let was_in_trouble = before.as_deref().is_some_and(is_in_trouble);
-        let was_applied = before.is_some_and(|status| status.phase == Phase::Applied);
+        // The end of trouble ends a deadline.
+        let was_in_trouble = app.environment.statuses.get(id).is_some_and(|status| is_in_trouble(&status));
         app.environment.statuses.set(id, status);
-        let news = match phase {
-            Phase::Ready | Phase::Failed | Phase::Gone => News::Decisive,
-            // The end of trouble too: it ends a deadline.
-            _ if in_trouble || was_in_trouble => News::Decisive,
-            Phase::Applied if !was_applied => News::Applied,
-            _ => News::Progress,
-        };
-        wakes.wake(app, id, news);
+        wakes.wake(app, id, in_trouble || was_in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
         if phase == Phase::Gone {
             app.retire.send();
         }
@@ -65,16 +57,6 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
 /// Whether a deadline runs for it.
 fn is_in_trouble(status: &BindingStatus) -> bool {
     status.phase == Phase::Unreachable || status.unschedulable.is_some()
-}
-
-/// What a status says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum News {
-    /// It may end a wait, or start or end a deadline.
-    Decisive,
-    /// Apps may wait for this one to be applied.
-    Applied,
-    Progress,
 }
 
 /// Wakes workflows by binding, at once or a little later. A crash loses nothing: after it the feed starts again.
@@ -96,22 +78,26 @@ struct WakeBatch {
 struct PendingWakes {
     /// How many were delivered at once in this period.
     delivered: usize,
-    /// Those that come before the others.
-    first: WakeQueue,
-    others: WakeQueue,
+    waiting: HashSet<Uuid>,
+    /// Those of `waiting` in the order in which they came, and some that were taken back.
+    order: VecDeque<Uuid>,
     /// Whether a delivery is to come.
     scheduled: bool,
 }
 
-/// Wakes in the order in which they came, each once.
-#[derive(Default)]
-struct WakeQueue {
-    waiting: HashSet<Uuid>,
-    /// Also some that were removed from `waiting`.
-    order: VecDeque<Uuid>,
-}
+impl PendingWakes {
+    /// Adds a wake. Returns true if it is to be delivered now.
+    fn add(&mut self, id: Uuid, at_once: usize) -> bool {
+        let now = self.delivered < at_once;
+        if now {
+            self.delivered += 1;
+            self.waiting.remove(&id);
+        } else {
+            self.push(id);
+        }
+        now
+    }
 
-impl WakeQueue {
     fn push(&mut self, id: Uuid) {
         if self.waiting.insert(id) {
             self.order.push_back(id);
@@ -130,34 +116,12 @@ impl WakeQueue {
             }
         }
     }
-}
-
-impl PendingWakes {
-    /// Adds a wake, before others if it comes `first`. Returns true if it is to be delivered now.
-    fn add(&mut self, id: Uuid, at_once: usize, first: bool) -> bool {
-        let now = self.delivered < at_once;
-        if now {
-            self.delivered += 1;
-            self.remove(id);
-        } else if first {
-            self.others.waiting.remove(&id);
-            self.first.push(id);
-        } else if !self.first.waiting.contains(&id) {
-            self.others.push(id);
-        }
-        now
-    }
-
-    fn remove(&mut self, id: Uuid) {
-        self.first.waiting.remove(&id);
-        self.others.waiting.remove(&id);
-    }
 
     /// The wakes to be delivered at the end of a period.
     fn take(&mut self, at_most: usize) -> Vec<Uuid> {
-        let due = std::iter::from_fn(|| self.first.pop().or_else(|| self.others.pop())).take(at_most).collect();
+        let due = std::iter::from_fn(|| self.pop()).take(at_most).collect();
         self.delivered = 0;
-        self.scheduled = !(self.first.waiting.is_empty() && self.others.waiting.is_empty());
+        self.scheduled = !self.waiting.is_empty();
         due
     }
 }
@@ -167,9 +131,9 @@ impl WakeBatch {
         Arc::new(Self { period, at_once, at_most, pending: Mutex::default() })
     }
 
-    fn wake(self: &Arc<Self>, app: &App, id: Uuid, first: bool) {
+    fn wake(self: &Arc<Self>, app: &App, id: Uuid) {
         let mut pending = self.pending();
-        if pending.add(id, self.at_once, first) {
+        if pending.add(id, self.at_once) {
             app.engine.wake(&binding_key(id));
         }
         if !std::mem::replace(&mut pending.scheduled, true) {
@@ -205,12 +169,12 @@ impl Default for BindingWakes {
 }
 
 impl BindingWakes {
-    fn wake(&self, app: &App, id: Uuid, news: News) {
-        if news == News::Decisive {
-            self.progress.pending().remove(id);
-            self.decisive.wake(app, id, false);
+    fn wake(&self, app: &App, id: Uuid, decisive: bool) {
+        if decisive {
+            self.progress.pending().waiting.remove(&id);
+            self.decisive.wake(app, id);
         } else {
-            self.progress.wake(app, id, news == News::Applied);
+            self.progress.wake(app, id);
         }
     }
 }
@@ -223,43 +187,40 @@ mod tests {
     fn wakes_beyond_the_first_few_are_collected() {
         let mut pending = PendingWakes::default();
         let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-        assert!(
-            pending.add(a, 2, false) && pending.add(b, 2, false) && pending.others.order.is_empty(),
-            "delivered ones are not collected"
-        );
-        assert!(!pending.add(c, 2, false) && !pending.add(a, 2, false));
+        assert!(pending.add(a, 2) && pending.add(b, 2) && pending.waiting.is_empty(), "what was delivered is not collected");
+        assert!(!pending.add(c, 2) && !pending.add(a, 2));
+        assert_eq!(pending.waiting, HashSet::from([a, c]));
         assert_eq!(pending.take(usize::MAX), [c, a]);
-        assert!(pending.add(b, 2, false), "another period has begun");
-        assert!(!PendingWakes::default().add(a, 0, false));
+        assert!(pending.add(b, 2), "another period has begun");
+        assert!(!PendingWakes::default().add(a, 0));
     }
 
     #[test]
     fn collected_wakes_are_delivered_in_their_order_and_so_many_at_a_time() {
         let mut pending = PendingWakes::default();
-        let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(Uuid::from_u128);
+        let [a, b, c, d] = [1, 2, 3, 4].map(Uuid::from_u128);
         for id in [a, b, c, a, d] {
-            assert!(!pending.add(id, 0, false));
+            assert!(!pending.add(id, 0));
         }
-        pending.remove(b);
-        assert!(!pending.add(e, 0, true) && !pending.add(c, 0, true) && !pending.add(c, 0, false));
-        assert_eq!(pending.take(3), [e, c, a], "those that come first, and each once");
+        pending.waiting.remove(&b);
+        assert_eq!(pending.take(2), [a, c], "each once, and not what was taken back");
         assert!(pending.scheduled, "one is left");
-        assert!(!pending.add(a, 0, false));
-        assert_eq!(pending.take(3), [d, a]);
+        assert!(!pending.add(a, 0));
+        assert_eq!(pending.take(2), [d, a]);
         assert!(!pending.scheduled);
     }
 
     #[test]
     fn queue_does_not_grow_by_wakes_that_are_taken_back() {
-        let mut queue = WakeQueue::default();
+        let mut pending = PendingWakes::default();
         let ids: Vec<_> = (0..3).map(Uuid::from_u128).collect();
         for turn in 0..1_000 {
             let id = ids[turn % ids.len()];
-            queue.waiting.remove(&id);
-            queue.push(id);
+            pending.waiting.remove(&id);
+            pending.push(id);
         }
-        assert!(queue.order.len() <= 2 * ids.len(), "{}", queue.order.len());
-        let taken: HashSet<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert!(pending.order.len() <= 2 * ids.len(), "{}", pending.order.len());
+        let taken: HashSet<_> = pending.take(usize::MAX).into_iter().collect();
         assert_eq!(taken, ids.into_iter().collect());
     }
 }
