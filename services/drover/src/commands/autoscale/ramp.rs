@@ -1,4 +1,5 @@
-//! Finds the highest rate of requests that an app serves: rates grow until one is too high, then the gap is halved. Pure.
+//! Finds the highest rate of requests that an app serves: rates grow until one is too high, then the gap is halved. A rate is too high
+//! when it was missed twice: one pause of the machine that sends says nothing about the app. Pure.
 
 /// A rate is found when the next one that is known to be too high is not more than this much higher.
 const CLOSE: f64 = 1.1;
@@ -12,6 +13,8 @@ const LOWEST: f64 = 0.5;
 pub struct Ramp {
     served: Option<f64>,
     too_high: Option<f64>,
+    /// Missed once.
+    doubtful: Option<f64>,
     start: f64,
     highest: f64,
 }
@@ -19,11 +22,14 @@ pub struct Ramp {
 impl Ramp {
     /// Begins at `start` and tries no rate above `highest`.
     pub fn new(start: f64, highest: f64) -> Self {
-        Self { served: None, too_high: None, start: start.min(highest), highest }
+        Self { served: None, too_high: None, doubtful: None, start: start.min(highest), highest }
     }
 
     /// The rate to try next; none if the highest one is known.
     pub fn next(&self) -> Option<f64> {
+        if self.doubtful.is_some() {
+            return self.doubtful;
+        }
         match (self.served, self.too_high) {
             (None, None) => Some(self.start),
             (Some(served), None) => (served < self.highest).then(|| (served * GROWTH).min(self.highest)),
@@ -35,10 +41,13 @@ impl Ramp {
     /// Takes in whether a rate was served.
     pub fn tried(&mut self, rate: f64, served: bool) {
         // No rate is tried that is not between those two.
+        let again = self.doubtful.take().is_some();
         if served {
             self.served = Some(rate);
-        } else {
+        } else if again {
             self.too_high = Some(rate);
+        } else {
+            self.doubtful = Some(rate);
         }
     }
 
@@ -69,9 +78,21 @@ mod tests {
             let (found, tries) = find(capacity, 10.0, 1_000.0);
             let found = found.unwrap();
             assert!(found <= capacity && found * CLOSE >= capacity, "{found} instead of {capacity}");
-            assert!(tries <= 20, "{tries}");
+            assert!(tries <= 30, "{tries}");
         }
         assert_eq!(find(5_000.0, 10.0, 100.0).0, Some(100.0));
         assert_eq!(find(0.0, 10.0, 100.0).0, None, "an app that serves nothing");
+    }
+
+    #[test]
+    fn rate_that_was_missed_once_is_tried_again() {
+        let mut ramp = Ramp::new(10.0, 100.0);
+        ramp.tried(10.0, false);
+        assert_eq!(ramp.next(), Some(10.0));
+        ramp.tried(10.0, true);
+        assert_eq!((ramp.found(), ramp.next()), (Some(10.0), Some(15.0)));
+        ramp.tried(15.0, false);
+        ramp.tried(15.0, false);
+        assert!(ramp.next().is_some_and(|rate| rate < 15.0), "{ramp:?}");
     }
 }
