@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::migrate::Migrator;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres};
 
 use crate::{SealError, SealKey, StoreError, StoreResult, Timestamp, Tx};
 
@@ -167,6 +168,15 @@ impl Store {
         let options = (*self.pool.connect_options()).clone().options(settings);
         let connected = tokio::time::timeout(self.pool.options().get_acquire_timeout(), PgConnection::connect_with(&options));
         Ok(connected.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?)
+    }
+
+    /// A connection for statements that only read. Each sees what is committed when it begins, as in a transaction; the two round trips
+    /// that begin and end one are saved.
+    ///
+    /// # Errors
+    /// There is no free connection within [`StoreConfig::acquire_timeout`], or the server cannot be reached.
+    pub async fn acquire(&self) -> StoreResult<PoolConnection<Postgres>> {
+        Ok(self.pool.acquire().await?)
     }
 
     /// Begins a transaction.

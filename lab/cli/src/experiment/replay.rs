@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use drover_lab_relocation::experiment::{DaysArm, days_arms};
 use drover_lab_relocation::{Days, DaysPolicy, HEADER, Market, PROVIDERS, Trace, days};
@@ -110,19 +110,25 @@ fn read(file: &PathBuf) -> Result<Trace> {
     Trace::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}. The first line is {HEADER}", file.display()))
 }
 
+/// Runs each policy in a thread of its own.
 fn case(members: u32, market: &Market, trace: &Trace, arms: &[DaysArm]) -> Result<Case> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} arrivals at {msg}, {elapsed} so far, {eta} left")?;
-    let bar = ProgressBar::new((trace.apps.len() * arms.len()) as u64).with_style(style);
+    let bar = ProgressBar::new((trace.apps.len() * arms.len()) as u64).with_style(style).with_message(format!("{members} members"));
     bar.enable_steady_tick(Duration::from_millis(500));
     // The planner uses one thread, so that its CPU time is what it takes where nothing else runs.
     let clock = || cpu() * 1e3;
-    let arms = arms.iter().map(|arm| {
-        bar.set_message(format!("{members} members, {}", arm.name));
-        (arm.clone(), days(trace, market, &arm.policy, &clock, &|| bar.inc(1)))
+    let run = |arm: &DaysArm| {
+        let result = days(trace, market, &arm.policy, &clock, &|| bar.inc(1));
+        bar.suspend(|| eprintln!("{members} members, {}: {} arrivals in {:.0} s of CPU", arm.name, result.arrived, cpu()));
+        result
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = arms.iter().map(|arm| scope.spawn(|| run(arm))).collect();
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
     });
-    let case = Case { members, arms: arms.collect() };
     bar.finish_and_clear();
-    Ok(case)
+    let results: Result<Vec<Days>> = results.into_iter().map(|result| result.map_err(|_| anyhow!("a policy ended with a panic"))).collect();
+    Ok(Case { members, arms: arms.iter().cloned().zip(results?).collect() })
 }
 
 fn share(part: usize, of: usize) -> f64 {

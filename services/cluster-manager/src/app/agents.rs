@@ -15,7 +15,7 @@ impl App {
     /// # Errors
     /// The store fails.
     pub async fn agent_orders(&self) -> Result<AgentOrders, Problem> {
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let documents = drover_resources::of_kind::<AgentSpec>(&mut db, &AGENT).await?;
         if documents.is_empty() {
             return Ok(AgentOrders::default());

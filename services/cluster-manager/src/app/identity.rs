@@ -29,7 +29,7 @@ impl App {
         let uid = if state == MemberState::Ready { identity(&client).await } else { None };
         let registered_as = match &uid {
             Some(uid) => {
-                let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+                let mut db = self.store.acquire().await?;
                 identities::owner(&mut db, uid).await?
             }
             None => None,
@@ -42,7 +42,7 @@ impl App {
     /// # Errors
     /// The store fails.
     pub async fn identify(&self, member: Uuid, uid: &str) -> StoreResult<Option<MemberKey>> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         match identities::put(&mut db, member, uid).await {
             Err(error) if error.constraint() == Some("member_identity_uid_key") => match identities::owner(&mut db, uid).await? {
                 Some(owner) => Ok(Some(owner)),
@@ -60,7 +60,7 @@ impl App {
     /// # Errors
     /// The store fails.
     pub async fn identity_of(&self, member: Uuid) -> StoreResult<Option<String>> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         identities::of(&mut db, member).await
     }
 }

@@ -47,7 +47,7 @@ impl App {
             return Err(codes::INVALID.problem(detail));
         }
         let cluster = self.cluster_id(member.provider(), member.cluster()).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let known = users::get(&mut db, &self.key, cluster, id).await?;
         let known = known.filter(|user| user.user_name == order.user_name && user.namespace == order.namespace);
         if let Some(user) = known.filter(|user| !is_due(user.validity, now())) {
@@ -62,7 +62,7 @@ impl App {
         };
         let validity = validity(&pems.certificate)?;
         let user = MemberUser { user_name: order.user_name.clone(), namespace: order.namespace.clone(), pems, validity };
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         users::put(&mut db, &self.key, cluster, id, &user).await?;
         Ok(UserState { expires: Some(validity.1.to_string()), reason: None })
     }
@@ -73,7 +73,7 @@ impl App {
     /// `not_found` without such a user or cluster, or the store fails.
     pub async fn user_kubeconfig(&self, member: &MemberKey, id: Uuid) -> Result<SecretKubeconfig, Problem> {
         let cluster = self.cluster_id(member.provider(), member.cluster()).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let user = users::get(&mut db, &self.key, cluster, id).await?;
         let user = user.ok_or_else(|| codes::NOT_FOUND.problem(format!("{member} has no such user")))?;
         drop(db);
@@ -87,7 +87,7 @@ impl App {
     /// # Errors
     /// The store fails.
     pub async fn forget_user(&self, _: &MemberKey, id: Uuid) -> Result<(), Problem> {
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         Ok(users::delete(&mut db, id).await?)
     }
 }

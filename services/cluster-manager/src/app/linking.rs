@@ -68,7 +68,7 @@ impl App {
     /// `not_found`, or `wrong_state` for a cluster that is reached directly.
     pub async fn link(&self, member: &MemberKey) -> Result<LinkState, Problem> {
         let cluster = self.linked(member).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let row = links::get(&mut db, cluster).await?;
         Ok(self.state_of(cluster, row))
     }
@@ -124,7 +124,7 @@ impl App {
         if members.is_empty() {
             return Ok(());
         }
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         let present = links::generations(&mut db, members).await?.into_iter().collect();
         self.links.keep(members, &present);
         Ok(())
@@ -179,7 +179,7 @@ impl App {
     pub async fn renew(&self, agent: &Shown, order: &Renewal) -> Result<Issued, Problem> {
         let (authority, _) = self.takes_agents()?;
         let (member, requested) = (member_of(agent)?, read(&order.request)?);
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         if !links::follow(&mut db, member, &agent.fingerprint, &requested.fingerprint).await? {
             return Err(not_accepted());
         }
@@ -192,7 +192,7 @@ impl App {
             .certify(member, requested.public, self.config.link_certificate())
             .map_err(|error| Problem::internal(format!("{error:#}")))?;
         let until = jiff::Timestamp::try_from(until).map_err(Problem::internal)?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         links::issued(&mut db, member, Timestamp::from(until)).await?;
         Ok(Issued { certificate: Some(certificate), authority: Some(authority.certificate().to_owned()) })
     }
@@ -203,7 +203,7 @@ impl App {
     /// `link_refused`: it is not accepted any more.
     pub async fn join(&self, agent: &Shown) -> Result<Joined, Problem> {
         let member = member_of(agent)?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let generation = links::connected(&mut db, member, &agent.fingerprint).await?.ok_or_else(not_accepted)?;
         Ok(Joined { member, generation, until: agent.until })
     }

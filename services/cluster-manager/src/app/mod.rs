@@ -81,7 +81,7 @@ impl App {
         users::SEALED.seal_all(&store, None).await?;
         let (fleet, changed, open) = (Fleet::default(), Arc::new(Notify::new()), OpenLinks::default());
         // Before the feed is served: a reader takes its first page for the complete list of members.
-        for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
+        for member in registered::all(&mut *store.acquire().await?).await? {
             fleet.register(member);
         }
         let hooks = ClusterHooks::new(
@@ -124,7 +124,7 @@ impl App {
     /// # Errors
     /// `not_found`, or the store fails.
     pub async fn document<T: DeserializeOwned>(&self, kind: &DocumentKind, path: &str) -> Result<TypedDocument<T>, Problem> {
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let found = drover_resources::get(&mut db, kind, path).await?;
         Ok(found.ok_or_else(|| ResourceError::NotFound { title: kind.title, path: path.to_owned() })?)
     }
@@ -152,7 +152,7 @@ impl App {
             return Err(ResourceError::NotFound { title: PROVIDER.title, path }.into());
         }
         let provider = self.document::<ProviderSpec>(&PROVIDER, &path).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let mut clusters = Vec::new();
         for document in drover_resources::children(&mut db, &CLUSTER, provider.id).await? {
             let labels = labels::of(&mut db, document.id).await?;
@@ -177,7 +177,7 @@ impl App {
     /// `parent_not_found` without such a cluster, or the store fails.
     pub async fn labels(&self, provider: &str, cluster: &str) -> Result<Vec<String>, Problem> {
         let id = self.parent_of_labels(provider, cluster).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         Ok(labels::of(&mut db, id).await?)
     }
 
@@ -245,7 +245,7 @@ impl App {
         if dry {
             return Ok(());
         }
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         cordons::remove(&mut db, id).await?;
         self.fleet.set_cordon(&MemberKey::new(provider, cluster), None);
         self.changed.notify_one();
@@ -258,7 +258,7 @@ impl App {
     /// `not_found` without such a cluster or without a kubeconfig; the store fails or the kubeconfig cannot be unsealed.
     pub async fn credential(&self, key: &MemberKey) -> Result<MemberCredential, Problem> {
         let id = self.cluster_id(key.provider(), key.cluster()).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.acquire().await?;
         let found = credentials::get(&mut db, &self.key, id).await?;
         let found = found.ok_or_else(|| codes::NOT_FOUND.problem(format!("{key} has no kubeconfig")))?;
         let kubeconfig = SecretKubeconfig::new(found.kubeconfig.expose_secret().to_owned());

@@ -51,7 +51,7 @@ pub async fn run(app: App, common: Common, metrics: AgentMetrics, task: TaskHand
 }
 
 async fn all(app: &App) -> StoreResult<Vec<Registered>> {
-    let mut db = app.store.pool().acquire().await.map_err(StoreError::from)?;
+    let mut db = app.store.acquire().await?;
     let agents = sqlx::query_scalar("select exists (select from resource where kind = $1)").bind(AGENT.name).fetch_one(&mut *db).await?;
     app.fleet.reads_reports.store(agents, Ordering::Relaxed);
     registered::all(&mut db).await

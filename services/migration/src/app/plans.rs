@@ -98,7 +98,7 @@ impl App {
             PlanKind::Relieve { project, .. } => Some(project.as_str()),
         };
         let policy = self.policy_of(project).await?;
-        let mut db = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let movability = side::movability(&mut db).await?;
         drop(db);
         let external = self.prometheus.values(&policy, &fleet, &movability).await;
@@ -215,7 +215,7 @@ impl App {
 
     /// The victims that may no longer be moved, as text for users.
     async fn against(&self, plan: &PlanDocument) -> Result<Vec<String>, PlanError> {
-        let mut db = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let words = side::movability(&mut db).await?;
         drop(db);
         let victims = plan.plan.iter().flat_map(|plan| plan.waves.iter().flatten());

@@ -50,7 +50,7 @@ impl App {
             Some(name) => lookup(&self.orchestrator, &format!("/v2/projects/{name}")).await?,
             None => None,
         };
-        let mut db = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let active = match id {
             Some(id) => side::active(&mut db, id).await?,
             None => None,
@@ -68,7 +68,7 @@ impl App {
 
     /// Adds the definitions of all algorithms and parameters to a policy.
     async fn defined(&self, name: String, spec: PolicySpec) -> Result<Policy, PlanError> {
-        let mut db = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let definitions = of_kind::<AlgorithmSpec>(&mut db, &ALGORITHM).await?;
         let parameters = of_kind::<ParameterSpec>(&mut db, &PARAMETER).await?;
         Ok(Policy {
@@ -90,7 +90,7 @@ impl App {
             PolicyChoice::Named(name) => {
                 let project = test.project.as_deref().unwrap_or("default");
                 let path = format!("/v2/projects/{project}/{}/{name}", POLICY.segment);
-                let mut db = self.store.begin().await?;
+                let mut db = self.store.acquire().await?;
                 let found = get::<PolicySpec>(&mut db, &POLICY, &path).await?;
                 drop(db);
                 let found = found.ok_or_else(|| PlanError::UnknownPolicy(format!("There is no policy {name} in project {project}")))?;
@@ -110,7 +110,7 @@ impl App {
         if !known.fleet.members.contains_key(&test.member) {
             return Err(PlanError::UnknownCluster(test.member.to_string()));
         }
-        let mut db = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let movability = side::movability(&mut db).await?;
         drop(db);
         let external = self.prometheus.values(&policy, &known.fleet, &movability).await;

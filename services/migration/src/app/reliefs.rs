@@ -87,7 +87,7 @@ impl App {
 
     /// The active policies that have reasons for planned moves, with their projects.
     async fn rules(&self) -> Result<Vec<(String, String, PolicySpec)>, PlanError> {
-        let mut db = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let mut rules = Vec::new();
         for (project, policy) in side::active_with_planned_moves(&mut db).await? {
             let found = drover_resources::by_id::<PolicySpec>(&mut db, &POLICY, policy).await?;

@@ -179,7 +179,7 @@ impl App {
 
     /// What is known of the copies; records since when each is healthy.
     async fn known_copies(&self, name: &str, rows: &[CopyRow]) -> Result<BTreeMap<MemberKey, Copy>, Error> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         let now = drover_store::now();
         let mut copies = BTreeMap::new();
         for row in rows {
@@ -298,7 +298,7 @@ impl App {
     /// # Errors
     /// A query failed.
     pub async fn agents(&self) -> Result<AgentList, Error> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         let mut items = Vec::new();
         for rollout in agent::rollouts(&mut db).await? {
             let mut copies = Vec::new();

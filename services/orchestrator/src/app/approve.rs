@@ -124,17 +124,17 @@ impl App {
         dry: bool,
         allowed: impl FnOnce(DeploymentState) -> Result<(), Error>,
     ) -> Result<Prepared, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        allowed(deployment::load(&mut tx, group.dig.id, false).await?.state)?;
-        if let Some(holder) = hold::holder(&mut tx, group.dig.id).await? {
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        allowed(deployment::load(&mut db, group.dig.id, false).await?.state)?;
+        if let Some(holder) = hold::holder(&mut db, group.dig.id).await? {
             return Err(Error::Busy { holder });
         }
-        let cloud = terms::cloud(&mut tx, &group).await?;
-        let named = controllers::named(&mut tx, &group, ControllerKind::Action).await?;
-        let labels = !named.is_empty() || actions::choose_by_label(&mut tx, &group).await?;
+        let cloud = terms::cloud(&mut db, &group).await?;
+        let named = controllers::named(&mut db, &group, ControllerKind::Action).await?;
+        let labels = !named.is_empty() || actions::choose_by_label(&mut db, &group).await?;
         // Labels are another service's, which is asked without a connection.
-        tx.rollback().await?;
+        drop(db);
         let members = self.labelled(&cloud.members, labels).await?;
         let mut tx = self.store.begin().await?;
         let group = group.renewed();

@@ -32,9 +32,9 @@ impl App {
     /// # Errors
     /// The group does not exist, cannot be approved, or a query failed.
     pub async fn callers(&self, path: &GroupPath) -> Result<CallerList, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        let mut apps = deployment::approved_apps(&mut tx, group.dig.id).await?;
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        let mut apps = deployment::approved_apps(&mut db, group.dig.id).await?;
         if apps.is_empty() {
             // A dry run of a new group approves nothing.
             apps = self.approve(path, true).await?.revision().into_iter().map(|revised| revised.app).collect();
@@ -45,7 +45,7 @@ impl App {
         }
         let mut items = Vec::new();
         if !services.is_empty() {
-            for other in bundle::running_elsewhere(&mut tx, self.store.key()?, group.dig.id, &services).await? {
+            for other in bundle::running_elsewhere(&mut db, self.store.key()?, group.dig.id, &services).await? {
                 for service in called(&other.objects, &other.namespace, &services) {
                     let of = apps.iter().find(|app| app.demand.services.iter().any(|own| own == service));
                     items.push(Caller {

@@ -39,7 +39,7 @@ impl App {
     /// # Errors
     /// The database cannot be used. A claim that cannot be resized does not hold up the others.
     pub async fn follow_scale(&self) -> Result<(), Error> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         let rows = binding::scaled_or_resized(&mut db, &self.environment.statuses.scaled()).await?;
         let held: HashMap<Uuid, Uuid> = hold::all(&mut db).await?.into_iter().collect();
         drop(db);
@@ -80,9 +80,7 @@ impl App {
     /// Resizes the claim of a copy. Returns why it does not fit, if it does not.
     async fn resize(&self, binding: &Binding, demand: &Demand) -> Result<Option<String>, Error> {
         let request = AppRequest { demand: demand.clone(), ..binding.request.clone() };
-        let mut tx = self.store.begin().await?;
-        let fence = next_fence(&mut tx).await?;
-        tx.commit().await?;
+        let fence = next_fence(&mut *self.store.acquire().await?).await?;
         let change = LedgerChange::Resize { claim: binding.id, request: Arc::new(request.clone()), surge: false };
         // The operation that changed the claim last stays the one that answers for it.
         let transaction = LedgerTransaction { operation: binding.operation, fence, changes: vec![change] };
@@ -93,9 +91,8 @@ impl App {
             Err(error) => return Err(error.into()),
         }
         // An operation that has begun meanwhile writes its own request.
-        let mut tx = self.store.begin().await?;
-        binding::set_request(&mut tx, binding, &request).await?;
-        tx.commit().await?;
+        let mut db = self.store.acquire().await?;
+        binding::set_request(&mut db, binding, &request).await?;
         Ok(None)
     }
 }

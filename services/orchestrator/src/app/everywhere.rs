@@ -132,13 +132,13 @@ impl App {
     /// # Errors
     /// A query failed, or placement is unavailable: the first error, after all groups have been looked at.
     pub async fn extend(&self, extension: &mut Extension) -> Result<Vec<Uuid>, Error> {
-        let mut connection = self.store.begin().await?;
-        let mut due = extension.due(overview::spreading(&mut connection).await?);
+        let mut db = self.store.acquire().await?;
+        let mut due = extension.due(overview::spreading(&mut db).await?);
         if !due.is_empty() {
-            let placed_for = overview::placed_for(&mut connection, &due).await?;
+            let placed_for = overview::placed_for(&mut db, &due).await?;
             due = extension.lacking(due, &placed_for);
         }
-        connection.rollback().await?;
+        drop(db);
         let (mut started, mut failed) = (Vec::new(), None);
         for (dig, revision) in due {
             match self.extend_group(dig, revision, extension).await {
@@ -151,17 +151,17 @@ impl App {
     }
 
     async fn extend_group(&self, id: Uuid, revision: i64, extension: &mut Extension) -> Result<Option<Uuid>, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::by_id(&mut tx, id).await?;
-        let runs = deployment::load(&mut tx, id, false).await?.state == DeploymentState::Instantiated;
-        let current = revision::reached(&mut tx, id).await?.into_iter().map(|revision| revision.revision).max();
+        let mut db = self.store.acquire().await?;
+        let group = group::by_id(&mut db, id).await?;
+        let runs = deployment::load(&mut db, id, false).await?.state == DeploymentState::Instantiated;
+        let current = revision::reached(&mut db, id).await?.into_iter().map(|revision| revision.revision).max();
         let Some(current) = current.filter(|_| runs) else { return Ok(None) };
-        if hold::holder(&mut tx, id).await?.is_some() {
+        if hold::holder(&mut db, id).await?.is_some() {
             return Ok(None);
         }
-        let apps = revision::apps(&mut tx, id, current).await?;
-        let copies = binding::of_dig(&mut tx, id).await?;
-        tx.rollback().await?;
+        let apps = revision::apps(&mut db, id, current).await?;
+        let copies = binding::of_dig(&mut db, id).await?;
+        drop(db);
 
         let (mut missing, mut complete) = (BTreeSet::new(), true);
         for app in apps.iter().filter(|app| spreads(&app.terms.intent)) {

@@ -11,7 +11,7 @@ impl App {
     /// # Errors
     /// Nothing was ever decided about the app, placement is unavailable, or a query failed.
     pub async fn explain(&self, project: &str, group: &str, app: &str) -> Result<Explanation, Error> {
-        let mut connection = self.store.pool().acquire().await?;
+        let mut connection = self.store.acquire().await?;
         let refused = refusal::remembered(&mut connection, project, group).await?;
         drop(connection);
         let question = ExplainQuestion { project: project.to_owned(), group: group.to_owned(), app: app.to_owned(), refused };

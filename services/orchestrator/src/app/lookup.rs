@@ -22,9 +22,9 @@ impl App {
     /// # Errors
     /// The group does not exist or was never approved, its documents are inconsistent, or a query failed.
     pub async fn dig_terms(&self, path: &GroupPath) -> Result<DigTerms, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        let deployment = deployment::load(&mut tx, group.dig.id, false).await?;
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        let deployment = deployment::load(&mut db, group.dig.id, false).await?;
         if deployment.state == DeploymentState::Created {
             return Err(Error::WrongState {
                 verb: "a plan",
@@ -32,8 +32,8 @@ impl App {
                 allowed: &["Approved", "Instantiated", "Terminated"],
             });
         }
-        let mut apps = approve::approved_requests(&mut tx, &group).await?;
-        tx.rollback().await?;
+        let mut apps = approve::approved_requests(&mut db, &group).await?;
+        drop(db);
         let advice = self.advice(path, true).await?;
         apps.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         Ok(DigTerms { dig: group.dig, state: deployment.state.to_string(), revision: deployment.revision, apps })

@@ -85,7 +85,7 @@ impl App {
     /// # Errors
     /// The call graph does not exist, too many composite apps send spans, or a query failed.
     pub async fn measure(&self, path: &str, spans: &[Span]) -> Result<(), Error> {
-        let mut connection = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut connection = self.store.acquire().await?;
         let graph = drover_resources::get::<CallGraphSpec>(&mut connection, &CALL_GRAPH, path).await?;
         let id = graph.and_then(|graph| graph.parent_id).ok_or_else(|| Error::NotFound { what: path.to_owned() })?;
         drop(connection);
@@ -97,7 +97,7 @@ impl App {
     /// # Errors
     /// The call graph does not exist, or a query failed.
     pub async fn measured_of(&self, path: &str) -> Result<Vec<MeasuredCall>, Error> {
-        let mut connection = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut connection = self.store.acquire().await?;
         let graph = drover_resources::get::<CallGraphSpec>(&mut connection, &CALL_GRAPH, path).await?;
         let id = graph.and_then(|graph| graph.parent_id).ok_or_else(|| Error::NotFound { what: path.to_owned() })?;
         known(&mut connection, id).await
@@ -129,7 +129,7 @@ impl App {
             confidence: edge.confidence,
             age: edge.age,
         });
-        let mut connection = self.store.pool().acquire().await?;
+        let mut connection = self.store.acquire().await?;
         call_edge::put(&mut connection, composite_app, source, &seen.collect::<Vec<_>>()).await
     }
 }

@@ -56,7 +56,7 @@ impl App {
     /// # Errors
     /// A query failed, or `after` or the group does not exist.
     pub async fn operations(&self, filter: &OperationFilter) -> Result<OperationList, Error> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         let subject = match filter.dig.as_deref().map(|dig| (dig, dig.parse::<Uuid>())) {
             None => None,
             Some((_, Ok(id))) => Some(group::by_id(&mut db, id).await?.subject()),
@@ -174,7 +174,7 @@ impl App {
 
     async fn family(&self, id: Uuid) -> Result<Option<(WorkflowView, Vec<ChildOperation>)>, Error> {
         let Some(view) = self.engine.get(id).await? else { return Ok(None) };
-        let children = overview::children(&mut *self.store.pool().acquire().await?, &[id]).await?;
+        let children = overview::children(&mut *self.store.acquire().await?, &[id]).await?;
         Ok(Some((view, children)))
     }
 }

@@ -68,15 +68,15 @@ impl Prepared {
 impl App {
     /// The approved apps with the objects that are stored for them.
     pub(super) async fn stored(&self, apps: Vec<ApprovedApp>) -> Result<Vec<Candidate>, Error> {
-        let mut tx = self.store.begin().await?;
+        let mut db = self.store.acquire().await?;
         let mut candidates = Vec::with_capacity(apps.len());
         for app in apps {
-            let objects = bundle::objects(&mut tx, self.store.key()?, &app.digest).await?;
-            let variants = bundle::variants(&mut tx, self.store.key()?, &app.digest).await?;
+            let objects = bundle::objects(&mut db, self.store.key()?, &app.digest).await?;
+            let variants = bundle::variants(&mut db, self.store.key()?, &app.digest).await?;
             let rendered = Rendered { objects, digest: app.digest.clone(), variants };
             candidates.push(Candidate { app, rendered });
         }
-        tx.rollback().await?;
+        drop(db);
         Ok(candidates)
     }
 

@@ -131,14 +131,14 @@ impl App {
 
     /// Whether an operation of this subject runs, or has begun not longer ago than this.
     async fn relieved_recently(&self, subject: &str, seconds: u32) -> Result<bool, Error> {
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         Ok(overview::is_recent(&mut db, subject, seconds).await?)
     }
 
     /// The order of a plan that makes this move, and not to the clusters to avoid.
     pub(super) async fn relief_order(&self, wanted: WantedMove, avoid: &[MemberKey], operation: Uuid) -> Result<PlanOrder, Error> {
         let WantedMove { member, project, claims, demand, reason } = wanted;
-        let mut db = self.store.pool().acquire().await?;
+        let mut db = self.store.acquire().await?;
         let excluded = hold::busy(&mut db).await?;
         let mut refused = refused_destination::recent(&mut db).await?;
         for copy in binding::find(&mut db, &claims).await? {

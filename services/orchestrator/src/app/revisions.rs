@@ -88,14 +88,14 @@ impl App {
     /// # Errors
     /// The group does not exist, or a query failed.
     pub async fn revisions(&self, path: &GroupPath) -> Result<RevisionList, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        let runs = deployment::load(&mut tx, group.dig.id, false).await?.state == DeploymentState::Instantiated;
-        let reached = revision::reached(&mut tx, group.dig.id).await?;
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        let runs = deployment::load(&mut db, group.dig.id, false).await?.state == DeploymentState::Instantiated;
+        let reached = revision::reached(&mut db, group.dig.id).await?;
         let last = reached.iter().map(|revision| revision.revision).max().filter(|_| runs);
         let mut items = Vec::new();
         for found in reached {
-            let apps = revision::apps(&mut tx, group.dig.id, found.revision).await?;
+            let apps = revision::apps(&mut db, group.dig.id, found.revision).await?;
             let current = Some(found.revision) == last;
             items.push(view(found, &apps, current));
         }
@@ -107,10 +107,10 @@ impl App {
     /// # Errors
     /// The group or a revision does not exist, or a query failed.
     pub async fn diff(&self, path: &GroupPath, from: i64, to: i64) -> Result<RevisionDiff, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        let (_, old) = at(&mut tx, &group, from).await?;
-        let (_, new) = at(&mut tx, &group, to).await?;
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        let (_, old) = at(&mut db, &group, from).await?;
+        let (_, new) = at(&mut db, &group, to).await?;
         let terms = |apps: &[RevisionApp]| -> BTreeMap<String, Value> {
             apps.iter().map(|app| (app.app.app.clone(), serde_json::json!(app.terms.intent))).collect()
         };
@@ -118,7 +118,7 @@ impl App {
         let placement = after.iter().filter(|(app, terms)| before.get(*app).is_some_and(|old| old != *terms));
         let placement = placement.map(|(app, _)| app.clone()).collect();
         let key = self.store.key()?;
-        let (old, new) = (objects(&mut tx, key, &old).await?, objects(&mut tx, key, &new).await?);
+        let (old, new) = (objects(&mut db, key, &old).await?, objects(&mut db, key, &new).await?);
         Ok(RevisionDiff { from, to, objects: differences(&old, &new), placement })
     }
 
@@ -127,14 +127,14 @@ impl App {
     /// # Errors
     /// The group or the revision does not exist, the group does not run or is being changed by an operation, or a query failed.
     pub async fn rollback(&self, path: &GroupPath, to: i64, by: &Requester, description: &str) -> Result<(Uuid, i64), Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        if let Some(holder) = hold::holder(&mut tx, group.dig.id).await? {
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        if let Some(holder) = hold::holder(&mut db, group.dig.id).await? {
             return Err(Error::Busy { holder });
         }
-        let (_, apps) = at(&mut tx, &group, to).await?;
+        let (_, apps) = at(&mut db, &group, to).await?;
         // Labels are another service's, which is asked without a connection.
-        tx.rollback().await?;
+        drop(db);
         let labelled = self.labelled_for(&apps).await?;
         let mut tx = self.store.begin().await?;
         let (verb, changed) = ("rollback", Vec::new());

@@ -54,7 +54,7 @@ pub async fn run(app: App, task: TaskHandle) {
 /// # Errors
 /// The database could not be read.
 pub async fn once(app: &App) -> Result<Vec<(Uuid, Result<(), Error>)>, Error> {
-    let due = cloud_copy::unsettled(&mut *app.store.pool().acquire().await.map_err(StoreError::from)?).await?;
+    let due = cloud_copy::unsettled(&mut *app.store.acquire().await?).await?;
     Ok(each(due.into_iter().map(|copy| (copy.id, copy)).collect(), |copy| advance(app, copy)).await)
 }
 
@@ -70,7 +70,7 @@ async fn advance(app: &App, copy: CloudCopy) -> Result<(), Error> {
         (false, Some(Phase::Gone)) => {
             app.services.cluster_manager.forget_user(&copy.member.0, copy.id).await?;
             app.services.synchronizer.forget_binding(copy.id).await?;
-            let mut connection = app.store.pool().acquire().await.map_err(StoreError::from)?;
+            let mut connection = app.store.acquire().await?;
             Ok(cloud_copy::delete(&mut connection, copy.id).await?)
         }
         (false, _) => record(app, &copy, false, reason(), false).await,
@@ -88,7 +88,7 @@ async fn send(app: &App, copy: &CloudCopy) -> Result<(), Error> {
         app.services.synchronizer.put_bundle(&copy.digest, &Bundle { objects }).await?;
     }
     app.services.synchronizer.put_binding(&desired(copy, state, fence)).await?;
-    cloud_copy::sent(&mut *app.store.pool().acquire().await.map_err(StoreError::from)?, copy, fence).await?;
+    cloud_copy::sent(&mut *app.store.acquire().await?, copy, fence).await?;
     Ok(())
 }
 
@@ -137,6 +137,6 @@ async fn issue(app: &App, copy: &CloudCopy) -> Result<(), Error> {
 }
 
 async fn record(app: &App, copy: &CloudCopy, settled: bool, trouble: Option<String>, failed: bool) -> Result<(), Error> {
-    let mut connection = app.store.pool().acquire().await.map_err(StoreError::from)?;
+    let mut connection = app.store.acquire().await?;
     Ok(cloud_copy::record(&mut connection, copy, settled, trouble.as_deref(), failed).await?)
 }

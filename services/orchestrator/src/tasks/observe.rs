@@ -46,7 +46,7 @@ pub async fn once(app: &App, prometheus: Option<&Url>) -> Result<(), Error> {
 
 /// Call graphs that have a query, each with its composite app.
 async fn graphs_with_query(app: &App) -> Result<Vec<(Uuid, PrometheusSpec)>, Error> {
-    let mut connection = app.store.pool().acquire().await?;
+    let mut connection = app.store.acquire().await?;
     let graphs = of_kind::<CallGraphSpec>(&mut connection, &CALL_GRAPH).await?;
     Ok(graphs.into_iter().filter_map(|graph| Some((graph.parent_id?, graph.spec.prometheus?))).collect())
 }

@@ -109,7 +109,7 @@ struct Due {
 
 impl Due {
     async fn read(app: &App) -> StoreResult<Self> {
-        let mut connection = app.store.pool().acquire().await?;
+        let mut connection = app.store.acquire().await?;
         let retiring = binding::retiring(&mut connection).await?;
         let operations: Vec<Uuid> = retiring.iter().map(|binding| binding.operation).collect();
         let running: Vec<Uuid> = sqlx::query_scalar("select id from workflow where ended_at is null and id = any($1)")
@@ -133,17 +133,14 @@ impl Due {
 }
 
 async fn send_away(app: &App, binding: &Binding) -> Result<(), SettleError> {
-    let mut tx = app.store.begin().await?;
-    let fence = next_fence(&mut tx).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let fence = next_fence(&mut *app.store.acquire().await?).await?;
     app.services.synchronizer.put_binding(&binding.desired(DesiredState::Absent, fence)).await?;
     Ok(())
 }
 
 async fn forget(app: &App, id: Uuid) -> Result<(), SettleError> {
     app.services.synchronizer.forget_binding(id).await?;
-    let mut tx = app.store.begin().await?;
-    binding::delete(&mut tx, &[id]).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let mut db = app.store.acquire().await?;
+    binding::delete(&mut db, &[id]).await?;
     Ok(())
 }

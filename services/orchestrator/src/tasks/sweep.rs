@@ -33,7 +33,7 @@ pub async fn once(app: &App) -> Result<Vec<Uuid>, SettleError> {
     let claims = app.services.placement.claims().await?;
     let ids: Vec<Uuid> = claims.iter().map(|claim| claim.id).collect();
     let operations: Vec<Uuid> = claims.iter().map(|claim| claim.operation).collect();
-    let mut connection = app.store.pool().acquire().await.map_err(StoreError::from)?;
+    let mut connection = app.store.acquire().await?;
     let ended: HashSet<Uuid> = sqlx::query_scalar("select id from workflow where ended_at is not null and id = any($1)")
         .bind(&operations)
         .fetch_all(&mut *connection)
@@ -66,9 +66,7 @@ pub async fn once(app: &App) -> Result<Vec<Uuid>, SettleError> {
 async fn release(app: &App, claim: ClaimHead) -> Result<(), SettleError> {
     tracing::warn!(claim.id = %claim.id, cluster.id = %claim.member, app = %claim.app, operation.id = %claim.operation,
         "releasing a stray claim: its operation has ended and no binding has its id");
-    let mut tx = app.store.begin().await?;
-    let fence = next_fence(&mut tx).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let fence = next_fence(&mut *app.store.acquire().await?).await?;
     let release = LedgerTransaction { operation: claim.operation, fence, changes: vec![LedgerChange::Release { claim: claim.id }] };
     app.services.placement.transact(Uuid::new_v5(&claim.id, b"release"), &release).await?;
     Ok(())

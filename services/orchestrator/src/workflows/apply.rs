@@ -108,12 +108,12 @@ async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), 
 }
 
 async fn objects(environment: &Environment, binding: &Binding) -> Result<Vec<Value>, StepError> {
-    let (mut connection, key) = (environment.store.pool().acquire().await?, environment.store.key()?);
+    let (mut connection, key) = (environment.store.acquire().await?, environment.store.key()?);
     Ok(bundle::objects_in(&mut connection, key, &binding.digest, &binding.member).await?)
 }
 
 async fn with_rights(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<DesiredBinding, StepError> {
-    Ok(limited(desired, grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?))
+    Ok(limited(desired, grants::of_group(&mut *environment.store.acquire().await?, binding.dig.id).await?))
 }
 
 fn limited(desired: DesiredBinding, rights: Rights) -> DesiredBinding {
@@ -186,7 +186,7 @@ impl ApplyProgress {
         let mut rights = BTreeMap::new();
         for binding in due {
             if let Entry::Vacant(unknown) = rights.entry(binding.dig.id) {
-                unknown.insert(grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?);
+                unknown.insert(grants::of_group(&mut *environment.store.acquire().await?, binding.dig.id).await?);
             }
         }
         let mut sent = Vec::new();

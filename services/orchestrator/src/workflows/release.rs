@@ -21,7 +21,7 @@ pub async fn release_unexplained(
     fence: i64,
     claims: &[Uuid],
 ) -> Result<(), StepError> {
-    let explained = binding::explained(&mut *environment.store.pool().acquire().await?, claims).await?;
+    let explained = binding::explained(&mut *environment.store.acquire().await?, claims).await?;
     let changes: Vec<_> =
         claims.iter().filter(|claim| !explained.contains(claim)).map(|claim| LedgerChange::Release { claim: *claim }).collect();
     if changes.is_empty() {

@@ -201,15 +201,12 @@ async fn mark<W: Workflow<Environment = Environment>>(
 ///
 /// If the database or placement does not answer, or placement refuses the release.
 pub async fn settle(environment: &Environment, binding: &Binding) -> Result<(), SettleError> {
-    let mut tx = environment.store.begin().await?;
-    let fence = next_fence(&mut tx).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let fence = next_fence(&mut *environment.store.acquire().await?).await?;
     let release = LedgerTransaction { operation: binding.operation, fence, changes: vec![LedgerChange::Release { claim: binding.id }] };
     // The id depends on the claim only, so the claim is released once however many callers there are.
     environment.services.placement.transact(Uuid::new_v5(&binding.id, b"release"), &release).await?;
-    let mut tx = environment.store.begin().await?;
-    binding::set_role(&mut tx, &[binding.id], Role::Gone, binding.operation).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let mut db = environment.store.acquire().await?;
+    binding::set_role(&mut db, &[binding.id], Role::Gone, binding.operation).await?;
     Ok(())
 }
 

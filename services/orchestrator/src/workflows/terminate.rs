@@ -81,14 +81,14 @@ async fn let_go(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
 }
 
 async fn leave(ctx: &mut Ctx<Terminate>) -> StepResult {
-    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.state.going).await?;
+    let rows = binding::find(&mut *ctx.environment.store.acquire().await?, &ctx.state.going).await?;
     remove::mark_leaving(ctx, &rows).await?;
     Ok(Outcome::next())
 }
 
 async fn remove_all(ctx: &mut Ctx<Terminate>) -> StepResult {
     ctx.state.removal.delete_volumes = ctx.input.delete_volumes;
-    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.state.going).await?;
+    let rows = binding::find(&mut *ctx.environment.store.acquire().await?, &ctx.state.going).await?;
     let (free, later) = in_order(&rows, &ctx.input.after);
     let removed = remove::remove(ctx, &free).await?;
     if let Some(park) = removed.park() {

@@ -306,13 +306,13 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
 }
 
 async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
-    let dropped = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    let dropped = binding::find(&mut *ctx.environment.store.acquire().await?, &ctx.input.dropped).await?;
     remove::mark_leaving(ctx, &dropped).await?;
     shrink(ctx, "lower", ctx.input.kept.iter().map(|kept| kept.resize(&kept.request, false)).collect()).await
 }
 
 async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {
-    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    let rows = binding::find(&mut *ctx.environment.store.acquire().await?, &ctx.input.dropped).await?;
     let removed = remove::remove(ctx, &rows).await?;
     if let Some(park) = removed.park() {
         return Ok(park);

@@ -61,14 +61,14 @@ impl App {
     /// # Errors
     /// The group does not exist, a controller failed or refuses, or a query failed.
     pub async fn advice(&self, path: &GroupPath, dry: bool) -> Result<GroupAdvice, Error> {
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        let named = controllers::named(&mut tx, &group, ControllerKind::Placement).await?;
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        let named = controllers::named(&mut db, &group, ControllerKind::Placement).await?;
         if named.is_empty() {
             return Ok(GroupAdvice::default());
         }
-        let requests = approve::approved_requests(&mut tx, &group).await?;
-        tx.rollback().await?;
+        let requests = approve::approved_requests(&mut db, &group).await?;
+        drop(db);
         self.advice_on(path, &named, &requests, dry).await
     }
 
@@ -77,7 +77,7 @@ impl App {
     /// # Errors
     /// As for [`App::advice`].
     pub(in crate::app) async fn advise(&self, path: &GroupPath, prepared: &mut Prepared, dry: bool) -> Result<(), Error> {
-        let named = controllers::named(&mut *self.store.begin().await?, &prepared.group, ControllerKind::Placement).await?;
+        let named = controllers::named(&mut *self.store.acquire().await?, &prepared.group, ControllerKind::Placement).await?;
         let advice = self.advice_on(path, &named, &prepared.requests(), dry).await?;
         for (app, terms) in &mut prepared.terms {
             advice.add_to(terms, app);
@@ -92,10 +92,10 @@ impl App {
         if named.is_empty() {
             return Ok(advice);
         }
-        let mut tx = self.store.begin().await?;
-        let group = group::at(&mut tx, path).await?;
-        let cloud = terms::cloud(&mut tx, &group).await?;
-        tx.rollback().await?;
+        let mut db = self.store.acquire().await?;
+        let group = group::at(&mut db, path).await?;
+        let cloud = terms::cloud(&mut db, &group).await?;
+        drop(db);
         let members = self.labelled(&cloud.members, true).await?;
         let apps: Vec<_> =
             requests.iter().map(|request| json!({"app": request.app, "demand": request.demand, "intent": request.terms.intent})).collect();

@@ -47,7 +47,7 @@ pub(super) async fn remove_old(ctx: &mut Ctx<Relocate>) -> StepResult {
 pub(super) async fn old_gone(ctx: &mut Ctx<Relocate>) -> StepResult {
     ctx.progress("removing the old copies");
     let ids: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
-    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ids).await?;
+    let rows = binding::find(&mut *ctx.environment.store.acquire().await?, &ids).await?;
     let removed = remove::remove(ctx, &rows).await?;
     for moving in &mut ctx.state.moves {
         // A missing row was deleted after its copy was gone.

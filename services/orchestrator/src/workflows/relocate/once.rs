@@ -92,7 +92,7 @@ pub(super) async fn make_way(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) 
             return Ok(Some(Preparation::Waiting { until, note }));
         }
     }
-    let rows = binding::find(&mut *environment.store.pool().acquire().await?, &gap.given_up).await?;
+    let rows = binding::find(&mut *environment.store.acquire().await?, &gap.given_up).await?;
     match rows.iter().find(|row| row.role != Role::Gone) {
         None => Ok(None),
         Some(left) => {
@@ -116,7 +116,7 @@ pub(super) async fn take_away(ctx: &mut Ctx<Relocate>) -> StepResult {
         return Ok(Outcome::next());
     }
     let environment = ctx.environment.clone();
-    let copies = binding::of_operation(&mut *environment.store.pool().acquire().await?, ctx.id).await?;
+    let copies = binding::of_operation(&mut *environment.store.acquire().await?, ctx.id).await?;
     let fence = environment.fence(ctx.id, ctx.fence).await?;
     let (mut keys, mut notes, mut until) = (Vec::new(), Vec::new(), readiness::after(now(), CHECK_EVERY));
     for moving in &mut ctx.state.moves {

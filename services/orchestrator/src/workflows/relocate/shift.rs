@@ -249,7 +249,7 @@ pub(super) async fn give_back(ctx: &mut Ctx<Relocate>) -> StepResult {
 
 impl Routed {
     async fn read(environment: &Environment, moving: &MoveProgress) -> Result<Self, StepError> {
-        let mut connection = environment.store.pool().acquire().await?;
+        let mut connection = environment.store.acquire().await?;
         let routes = route::of_app(&mut connection, moving.old.dig.id, &moving.old.app).await;
         let routes = routes.map_err(|error| StepError::retry(format!("the routes of an app cannot be read: {error}")))?;
         // A route that is not published, because it leads nowhere, or that nobody carries, is not followed by anybody.

@@ -169,7 +169,7 @@ pub(in super::super) fn why_infeasible(infeasible: &Infeasible) -> impl Iterator
 /// A plan for the group on a ledger that knows of decision `seq`.
 pub(in super::super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
     let dig = search(ctx).dig.id;
-    let mut connection = ctx.environment.store.pool().acquire().await?;
+    let mut connection = ctx.environment.store.acquire().await?;
     let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);
     let movable_projects = revision::movable_projects(&mut connection, ctx.id, dig).await?;
     drop(connection);

@@ -290,7 +290,7 @@ async fn bring_one_back(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, envir
 
 /// Whether an operator has vouched that nothing of this operation runs in a cluster any more.
 pub(super) async fn is_fenced(environment: &Environment, operation: Uuid, member: &MemberKey) -> Result<bool, StepError> {
-    Ok(force_fence::exists(&mut *environment.store.pool().acquire().await?, operation, member).await?)
+    Ok(force_fence::exists(&mut *environment.store.acquire().await?, operation, member).await?)
 }
 
 /// Whether a copy is ready by a request that is not older than `fence`.
