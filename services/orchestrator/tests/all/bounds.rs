@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::base::member;
 use crate::fakes::{Behaviour, Fakes};
-use crate::scenarios::{approved, approved_with, expect_state, members, plan, run, stack};
-use crate::support::{Stack, WaitSeconds, deployment, doc};
+use crate::scenarios::{approved, approved_with, expect_state, plan, run, stack};
+use crate::support::{Stack, deployment, doc};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -104,8 +104,7 @@ async fn budget_limits_the_pods_of_all_clusters_and_bad_annotations_are_refused(
 
 #[tokio::test]
 async fn copy_that_moves_has_the_share_of_the_one_that_it_replaces() {
-    let fakes = members();
-    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 60, ..WaitSeconds::SHORT }).await;
+    let (fakes, stack) = stack().await;
     let manifests = deployment("victim", "600m", 1) + &policy("victim", "drover.io/bounds: all-clusters");
     let victim = approved_with(&stack, "victim", &manifests, &["a", "b"], None).await;
     expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");

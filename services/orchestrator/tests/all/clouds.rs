@@ -14,7 +14,7 @@ const CLOUD: &str = "/v2/projects/p/logical-clouds/lc";
 /// An orchestrator with a logical cloud of level 1 in the namespace `shop`, which has these clusters.
 async fn stack(clusters: &[&str]) -> (Fakes, Stack) {
     let fakes = members();
-    let stack = Stack::waiting(&fakes, WaitSeconds::SHORT).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds::PATIENT).await;
     stack.post("/v2/projects", doc("p", None), 201).await;
     let user = json!({"userName": "ann", "type": "certificate"});
     let spec = json!({"namespace": "shop", "level": "1", "labels": {"team": "shop"}, "user": user});
@@ -93,7 +93,7 @@ async fn cloud_is_made_changed_and_removed_in_its_clusters() {
     .await;
     verb(&stack, "terminate", 409).await;
     assert_eq!(stack.call("DELETE", CLOUD, None).await.status, 409, "a group names it");
-    let ended = stack.call("POST", &format!("{dig}/terminate?wait=30s"), None).await;
+    let ended = stack.call("POST", &format!("{dig}/terminate?wait=60s"), None).await;
     assert_eq!((ended.status, &ended.body["state"]), (202, &json!("succeeded")), "{}", ended.body);
     assert_eq!(stack.call("DELETE", &dig, None).await.status, 204);
 

@@ -12,11 +12,11 @@ use crate::fakes::{Behaviour, Fakes};
 use crate::scenarios::{approved, expect_state, members, run};
 use crate::support::{Stack, WaitSeconds};
 
-/// An orchestrator that waits long for room.
+/// Three members and an orchestrator whose plans are those of production.
 pub async fn stack() -> (Fakes, Stack) {
     let fakes = members();
     fakes.plans.plan_on(&fakes.ledger);
-    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 5, room: 60, ..WaitSeconds::SHORT }).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds::PATIENT).await;
     (fakes, stack)
 }
 
@@ -45,7 +45,7 @@ pub fn moves(operation: &Value) -> Vec<String> {
 
 async fn message_has(stack: &Stack, operation: &str, text: &str) {
     let has = async || stack.get(operation).await["message"].as_str().is_some_and(|message| message.contains(text)).then_some(());
-    eventually(Duration::from_secs(20), has).await;
+    eventually(Duration::from_secs(60), has).await;
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn newcomer_waits_for_an_operation_that_changes_its_only_victim() {
     let first = approved(&stack, "v0", "600m", &["a", "b"], None).await;
     fakes.members.behave("v0", "a", Behaviour::Stuck);
     let victim = start(&stack, &first).await;
-    eventually(Duration::from_secs(20), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
     let newcomer = approved(&stack, "n0", "900m", &["a"], None).await;
 
     let operation = start(&stack, &newcomer).await;
@@ -130,7 +130,7 @@ async fn newcomer_of_higher_priority_gets_room_before_one_that_came_first() {
     let first = approved(&stack, "v0", "600m", &["a", "b"], None).await;
     fakes.members.behave("v0", "a", Behaviour::Stuck);
     let victim = start(&stack, &first).await;
-    eventually(Duration::from_secs(20), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
     let mut operations = Vec::new();
     for name in ["low", "high"] {
         let newcomer = approved(&stack, name, "900m", &["a"], None).await;
@@ -154,7 +154,7 @@ async fn newcomer_is_refused_at_once_if_no_operation_will_make_room() {
     let first = approved(&stack, "v0", "600m", &["a", "b"], None).await;
     fakes.members.behave("v0", "a", Behaviour::Stuck);
     let _victim = start(&stack, &first).await;
-    eventually(Duration::from_secs(20), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
     let newcomer = approved(&stack, "n0", "900m", &["a"], None).await;
 
     let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
@@ -211,12 +211,12 @@ async fn newcomer_is_promised_the_room_of_an_app_that_is_being_terminated() {
     fakes.members.behave("old", "a", Behaviour::Lingering);
     let answer = stack.call("POST", &format!("{old}/terminate"), None).await;
     assert_eq!(answer.status, 202, "{}", answer.body);
-    eventually(Duration::from_secs(20), async || (fakes.ledger.summary() == ["old@a leaving"]).then_some(())).await;
+    eventually(Duration::from_secs(60), async || (fakes.ledger.summary() == ["old@a leaving"]).then_some(())).await;
     let newcomer = approved(&stack, "n0", "500m", &["a"], None).await;
 
     let operation = start(&stack, &newcomer).await;
     let promised = ["n0@a promised", "old@a leaving"];
-    eventually(Duration::from_secs(20), async || (fakes.ledger.summary() == promised).then_some(())).await;
+    eventually(Duration::from_secs(60), async || (fakes.ledger.summary() == promised).then_some(())).await;
     message_has(&stack, &operation, "leav").await;
     fakes.members.behave("old", "a", Behaviour::Ready);
 

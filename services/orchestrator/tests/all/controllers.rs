@@ -167,7 +167,12 @@ async fn hardware_intent_becomes_what_pods_request() {
 
 /// Registers a controller and lets it be called at this address.
 async fn register(stack: &Stack, name: &str, kind: &str, url: &str, policy: &str) {
-    let hook = json!({"url": url, "timeoutSeconds": 2, "failurePolicy": policy});
+    register_for(stack, name, kind, url, policy, 30).await;
+}
+
+/// The same with the seconds in which it must answer.
+async fn register_for(stack: &Stack, name: &str, kind: &str, url: &str, policy: &str, seconds: u32) {
+    let hook = json!({"url": url, "timeoutSeconds": seconds, "failurePolicy": policy});
     stack.post("/v2/controllers", doc(name, Some(json!({"type": kind, "priority": 1, "hook": hook}))), 201).await;
 }
 
@@ -188,7 +193,7 @@ async fn controllers_that_a_group_names_are_asked_and_their_answers_recorded() {
     };
     let server = HttpServer::start(Router::new().route("/placement", answer(placement)).route("/action", answer(action))).await;
     let fakes = members();
-    let stack = Stack::calling(&fakes, WaitSeconds::SHORT, &[server.url("/")]).await;
+    let stack = Stack::calling(&fakes, WaitSeconds::PATIENT, &[server.url("/")]).await;
     register(&stack, "licences", "placement", &server.url("/placement"), "Fail").await;
     register(&stack, "marks", "action", &server.url("/action"), "Fail").await;
     register(&stack, "broken", "action", &server.url("/nowhere"), "Ignore").await;
@@ -228,11 +233,11 @@ async fn controller_that_fails_or_refuses_stops_the_request() {
     let late = post(|| tokio::time::sleep(Duration::from_secs(60)));
     let no = post(|| std::future::ready(axum::Json(json!({"refused": ["all licences are in use"]}))));
     let server = HttpServer::start(Router::new().route("/late", late).route("/no", no)).await;
-    let stack = Stack::calling(&members(), WaitSeconds::SHORT, &[server.url("/")]).await;
+    let stack = Stack::calling(&members(), WaitSeconds::PATIENT, &[server.url("/")]).await;
     let wrong = json!({"type": "monitor", "hook": {"url": "file:///etc/passwd", "timeoutSeconds": 90}});
     let refused = stack.post("/v2/controllers", doc("wrong", Some(wrong)), 400).await;
     assert_eq!(refused["reasons"].as_array().unwrap().len(), 3, "{refused}");
-    register(&stack, "late", "action", &server.url("/late"), "Fail").await;
+    register_for(&stack, "late", "action", &server.url("/late"), "Fail", 2).await;
     register(&stack, "licences", "placement", &server.url("/no"), "Ignore").await;
     let dig = approved(&stack, "shop", "300m", &["a"], None).await;
     stack.post(&format!("{dig}/intents"), doc("i", Some(json!({"intent": {"genericPlacementIntent": "gpi", "late": "x"}}))), 201).await;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::base::member;
 use crate::fakes::Behaviour;
-use crate::scenarios::{approved, expect_state, members, run, stack};
-use crate::support::{Stack, WaitSeconds, deployment, doc};
+use crate::scenarios::{approved, expect_state, run, stack};
+use crate::support::{Stack, deployment, doc};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -27,8 +27,7 @@ async fn refused(stack: &Stack, path: &str) -> Value {
 
 /// `shop` is being instantiated and does not become ready.
 async fn stuck() -> (crate::fakes::Fakes, Stack, String, String) {
-    let fakes = members();
-    let stack = Stack::waiting(&fakes, WaitSeconds { ready: 600, ..WaitSeconds::SHORT }).await;
+    let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     fakes.members.behave("shop", "a", Behaviour::Stuck);
     let answer = stack.call("POST", &format!("{dig}/instantiate"), None).await;

@@ -41,7 +41,7 @@ async fn operation_metrics_count_every_end_once() {
     let lines = ["drover_operations_total", "drover_operation_seconds_count"]
         .map(|name| format!("{name}{{kind=\"terminate\",state=\"done\"}} {OPERATIONS}"));
     let mut text = String::new();
-    let counted = tokio::time::timeout(Duration::from_secs(10), async {
+    let counted = tokio::time::timeout(Duration::from_secs(60), async {
         while !lines.iter().all(|line| text.lines().any(|found| found == line)) {
             text = stack.call("GET", "/metrics", None).await.body.as_str().unwrap().to_owned();
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use drover_testkit::eventually;
 
 use crate::fakes::{Behaviour, Fakes};
-use crate::scenarios::{approved, approved_with, expect_state, plan, run, stack};
-use crate::support::{Stack, deployment};
+use crate::scenarios::{approved, approved_with, expect_state, plan, run, waiting};
+use crate::support::{Stack, WaitSeconds, deployment};
 
 /// `victim` must not run twice and runs on a; `newcomer` is allowed on a only and does not fit beside it. The plan moves `victim` to b, or
 /// else to c.
-async fn full() -> (Fakes, Stack, String) {
-    let (fakes, stack) = stack().await;
+async fn full(wait: WaitSeconds) -> (Fakes, Stack, String) {
+    let (fakes, stack) = waiting(wait).await;
     let once = deployment("victim", "600m", 1)
         .replace("{name: victim}\nspec", "{name: victim, annotations: {drover.io/at-most-once: 'true'}}\nspec");
     let victim = approved_with(&stack, "victim", &once, &["a", "b", "c"], None).await;
@@ -25,7 +25,7 @@ async fn full() -> (Fakes, Stack, String) {
 
 #[tokio::test]
 async fn app_that_must_not_run_twice_is_stopped_before_it_starts_elsewhere() {
-    let (fakes, stack, newcomer) = full().await;
+    let (fakes, stack, newcomer) = full(WaitSeconds::PATIENT).await;
     expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["newcomer@a held", "victim@b held"]);
     assert_eq!(fakes.members.history(), ["present victim@a", "absent victim@a", "present victim@b", "present newcomer@a"]);
@@ -33,8 +33,8 @@ async fn app_that_must_not_run_twice_is_stopped_before_it_starts_elsewhere() {
 
 #[tokio::test]
 async fn app_that_must_not_run_twice_starts_again_where_it_was_when_the_new_copy_is_gone() {
-    let (fakes, stack, newcomer) = full().await;
-    fakes.members.behave("victim", "b", Behaviour::Stuck);
+    let (fakes, stack, newcomer) = full(WaitSeconds { unschedulable: 1, ..WaitSeconds::PATIENT }).await;
+    fakes.members.behave("victim", "b", Behaviour::Unschedulable);
     fakes.members.behave("victim", "c", Behaviour::Refused);
     let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
     expect_state(&failed, "failed");
@@ -56,7 +56,7 @@ async fn app_that_must_not_run_twice_starts_again_where_it_was_when_the_new_copy
 
 #[tokio::test]
 async fn app_that_does_not_stop_is_started_nowhere_else() {
-    let (fakes, stack, newcomer) = full().await;
+    let (fakes, stack, newcomer) = full(WaitSeconds { gone: 2, ..WaitSeconds::PATIENT }).await;
     fakes.members.behave("victim", "a", Behaviour::Lingering);
     let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
     expect_state(&failed, "failed");
@@ -69,7 +69,7 @@ async fn app_that_does_not_stop_is_started_nowhere_else() {
 
 #[tokio::test]
 async fn copy_on_an_unreachable_member_lets_no_other_start() {
-    let (fakes, stack, newcomer) = full().await;
+    let (fakes, stack, newcomer) = full(WaitSeconds { unreachable: 1, ..WaitSeconds::PATIENT }).await;
     fakes.members.behave("victim", "b", Behaviour::Unreachable);
     let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
     let operation = answer.headers["location"].to_str().unwrap().to_owned();

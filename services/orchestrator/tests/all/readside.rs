@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fakes::Behaviour;
-use crate::scenarios::{approved, expect_state, full, full_and, plan, run, stack};
-use crate::support::{Stack, WaitSeconds};
+use crate::scenarios::{approved, expect_state, full, plan, run, stack};
+use crate::support::Stack;
 
 fn ids(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
@@ -22,7 +22,7 @@ async fn app(stack: &Stack, name: &str) -> Value {
 /// The data of each event until the stream ends.
 async fn events(response: reqwest::Response) -> Vec<Value> {
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let text = tokio::time::timeout(Duration::from_secs(30), response.text()).await.expect("the stream ends").unwrap();
+    let text = tokio::time::timeout(Duration::from_secs(120), response.text()).await.expect("the stream ends").unwrap();
     text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
@@ -96,7 +96,7 @@ async fn status_tells_failed_instantiation_from_none() {
 
 #[tokio::test]
 async fn waiting_for_room_is_shown_in_status_apps_and_events() {
-    let (fakes, stack, victim, newcomer) = full_and(WaitSeconds { ready: 60, ..WaitSeconds::SHORT }).await;
+    let (fakes, stack, victim, newcomer) = full().await;
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));

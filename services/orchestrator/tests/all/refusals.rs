@@ -191,7 +191,7 @@ async fn added_app_that_its_call_graph_keeps_beside_a_running_one_is_refused_wit
 async fn full() -> (Fakes, Stack, String) {
     let fakes = members();
     fakes.plans.plan_on(&fakes.ledger);
-    let stack = Stack::waiting(&fakes, WaitSeconds::SHORT).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds::PATIENT).await;
     for (victim, cluster) in [("v1", "a"), ("v2", "b")] {
         let dig = approved(&stack, victim, "600m", &[cluster, "c"], None).await;
         expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");

@@ -29,8 +29,12 @@ async fn instantiate_without_room_relocates_victim() {
 
 #[tokio::test]
 async fn destination_that_is_never_ready_is_replaced() {
-    for behaviour in [Behaviour::Stuck, Behaviour::Refused, Behaviour::Unreachable] {
-        let (fakes, stack, _, newcomer) = full().await;
+    for (behaviour, wait) in [
+        (Behaviour::Stuck, WaitSeconds { ready: 5, ..WaitSeconds::PATIENT }),
+        (Behaviour::Refused, WaitSeconds::PATIENT),
+        (Behaviour::Unreachable, WaitSeconds { unreachable: 1, ..WaitSeconds::PATIENT }),
+    ] {
+        let (fakes, stack, _, newcomer) = full_and(wait).await;
         fakes.members.behave("victim", "b", behaviour);
         let again = fakes.clone();
         fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
@@ -45,8 +49,8 @@ async fn destination_that_is_never_ready_is_replaced() {
 
 #[tokio::test]
 async fn relocation_without_destination_is_undone() {
-    let (fakes, stack, _, newcomer) = full().await;
-    fakes.members.behave("victim", "b", Behaviour::Stuck);
+    let (fakes, stack, _, newcomer) = full_and(WaitSeconds { unschedulable: 1, ..WaitSeconds::PATIENT }).await;
+    fakes.members.behave("victim", "b", Behaviour::Unschedulable);
     fakes.members.behave("victim", "c", Behaviour::Refused);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
@@ -59,7 +63,7 @@ async fn relocation_without_destination_is_undone() {
 
 #[tokio::test]
 async fn instantiate_replans_when_freed_room_is_lost() {
-    let (fakes, stack, _, newcomer) = full().await;
+    let (fakes, stack, _, newcomer) = full_and(WaitSeconds { unschedulable: 1, ..WaitSeconds::PATIENT }).await;
     fakes.members.behave("newcomer", "a", Behaviour::Unschedulable);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
@@ -150,7 +154,7 @@ async fn planning_waits_for_silent_clusters() {
 #[tokio::test]
 async fn silent_cluster_is_not_waited_for_if_others_can_make_room() {
     let fakes = members();
-    let stack = Stack::waiting(&fakes, WaitSeconds { room: 3600, ..WaitSeconds::SHORT }).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds::PATIENT).await;
     let victim = approved(&stack, "victim", "600m", &["a", "c"], None).await;
     expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");
     let late = approved(&stack, "late", "900m", &["a", "b"], None).await;
@@ -165,7 +169,7 @@ async fn silent_cluster_is_not_waited_for_if_others_can_make_room() {
 /// A target that the state of the relocation does not name, as a defect or an older version may leave one.
 #[tokio::test]
 async fn cut_over_retires_targets_that_the_relocation_does_not_name() {
-    let (fakes, stack, _, newcomer) = full_and(WaitSeconds { ready: 60, ..WaitSeconds::SHORT }).await;
+    let (fakes, stack, _, newcomer) = full().await;
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &[], "newcomer"));

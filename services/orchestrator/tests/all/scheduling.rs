@@ -12,8 +12,8 @@ use crate::fakes::Behaviour;
 use crate::scenarios::{approved, expect_state, full_and, members, plan, run};
 use crate::support::{Stack, WaitSeconds};
 
-/// Deadlines that no test reaches: an operation that waits for one of them hangs until the test's own time-out.
-const LONG: WaitSeconds = WaitSeconds { ready: 3600, room: 3600, ..WaitSeconds::SHORT };
+/// Only the time in which pods find no node passes soon.
+const LONG: WaitSeconds = WaitSeconds { unschedulable: 1, ..WaitSeconds::PATIENT };
 
 #[tokio::test]
 async fn deployment_whose_pods_find_no_nodes_goes_to_another_member() {

@@ -6,20 +6,20 @@ use drover_testkit::eventually;
 use serde_json::json;
 
 use crate::fakes::{Behaviour, FakeMembers, Fakes};
-use crate::scenarios::{approved, approved_with, expect_state, plan, run, stack};
-use crate::support::Stack;
+use crate::scenarios::{approved, approved_with, expect_state, plan, run, waiting};
+use crate::support::{Stack, WaitSeconds};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `victim` has two pods with volumes and runs on a; `newcomer` is allowed on a only and does not fit beside it. The plan moves `victim` to
 /// b, or else to c.
 async fn full() -> (Fakes, Stack, String) {
-    full_with(FakeMembers::with_pods).await
+    full_with(FakeMembers::with_pods, WaitSeconds::PATIENT).await
 }
 
-/// The same with pods that the test gives to the members.
-async fn full_with(give: impl Fn(&FakeMembers, &str, u32)) -> (Fakes, Stack, String) {
-    let (fakes, stack) = stack().await;
+/// The same with pods that the test gives to the members, and with these deadlines.
+async fn full_with(give: impl Fn(&FakeMembers, &str, u32), wait: WaitSeconds) -> (Fakes, Stack, String) {
+    let (fakes, stack) = waiting(wait).await;
     let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: victim}\nspec:\n  replicas: 2\n  serviceName: victim\n  \
                selector: {matchLabels: {app: victim}}\n  template:\n    metadata: {labels: {app: victim}}\n    spec:\n      containers:\n      \
                - {name: c, image: registry/victim:1, resources: {requests: {cpu: 300m, memory: 64Mi}}}\n  volumeClaimTemplates:\n  \
@@ -35,7 +35,7 @@ async fn full_with(give: impl Fn(&FakeMembers, &str, u32)) -> (Fakes, Stack, Str
 
 /// Both pods move, with these requests in this order.
 async fn both_move(give: impl Fn(&FakeMembers, &str, u32), requests: [&str; 4]) {
-    let (fakes, stack, newcomer) = full_with(give).await;
+    let (fakes, stack, newcomer) = full_with(give, WaitSeconds::PATIENT).await;
     expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
     assert_eq!(fakes.members.running(), ["victim-0@b", "victim-1@b"]);
     let mut expected = vec!["present victim@a", "share victim@b 2+0"];
@@ -58,7 +58,7 @@ async fn pods_with_shared_volumes_start_there_before_they_stop_here() {
 
 /// The destination runs only one of both pods, and they go back with these requests.
 async fn both_go_back(give: impl Fn(&FakeMembers, &str, u32), back: &[&str]) {
-    let (fakes, stack, newcomer) = full_with(give).await;
+    let (fakes, stack, newcomer) = full_with(give, WaitSeconds { ready: 5, ..WaitSeconds::PATIENT }).await;
     fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
     let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
     expect_state(&failed, "failed");
@@ -103,7 +103,7 @@ async fn pod_on_an_unreachable_member_is_started_nowhere_else() {
 
 #[tokio::test]
 async fn pod_that_does_not_stop_is_started_nowhere_else() {
-    let (fakes, stack, newcomer) = full().await;
+    let (fakes, stack, newcomer) = full_with(FakeMembers::with_pods, WaitSeconds { gone: 2, ..WaitSeconds::PATIENT }).await;
     fakes.members.behave("victim", "a", Behaviour::Lingering);
     let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
     expect_state(&failed, "failed");

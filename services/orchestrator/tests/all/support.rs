@@ -169,27 +169,31 @@ pub struct HttpAnswer {
     pub body: Value,
 }
 
-/// Deadlines of an orchestrator in seconds.
+/// Deadlines of an orchestrator in seconds. A test that waits until one has passed makes that one short, and no other: a machine may pause
+/// for longer than a short one.
 #[derive(Clone, Copy)]
 pub struct WaitSeconds {
     pub ready: u64,
     pub room: u64,
+    pub unschedulable: u64,
     pub unreachable: u64,
+    pub gone: u64,
 }
 
 impl WaitSeconds {
-    pub const SHORT: Self = Self { ready: 2, room: 5, unreachable: 1 };
+    /// Deadlines that no test reaches: an operation that waits for one of them goes on until the test's own time-out.
+    pub const PATIENT: Self = Self { ready: 3600, room: 3600, unschedulable: 3600, unreachable: 3600, gone: 3600 };
 }
 
 impl Stack {
     /// An orchestrator with these peers.
     pub async fn start(services: Services) -> Self {
-        Self::of(services, Peers::default(), None, true, WaitSeconds::SHORT, &[]).await
+        Self::of(services, Peers::default(), None, true, WaitSeconds::PATIENT, &[]).await
     }
 
     /// An orchestrator without peers, whose responses are not checked against the OpenAPI document.
     pub async fn undocumented() -> Self {
-        Self::of(no_peers(), Peers::default(), None, false, WaitSeconds::SHORT, &[]).await
+        Self::of(no_peers(), Peers::default(), None, false, WaitSeconds::PATIENT, &[]).await
     }
 
     /// An orchestrator with these peers and deadlines.
@@ -218,9 +222,9 @@ impl Stack {
             listen: ([127, 0, 0, 1], 0).into(),
             ready_seconds: wait.ready,
             room_seconds: wait.room,
-            unschedulable_seconds: 1,
+            unschedulable_seconds: wait.unschedulable,
             unreachable_seconds: wait.unreachable,
-            gone_seconds: wait.unreachable.max(5),
+            gone_seconds: wait.gone,
             bounds_seconds: 1,
             seal: SealSettings { seal_key: Some(seal_key()), ..SealSettings::default() },
             controller_origins: controllers.iter().map(|origin| origin.parse().unwrap()).collect(),
@@ -250,7 +254,7 @@ impl Stack {
 
     /// Waits for the end of the operation at this path.
     pub async fn ended(&self, operation: &str) -> Value {
-        for _ in 0..3 {
+        for _ in 0..10 {
             let body = self.get(&format!("{operation}?wait=30s")).await;
             if !matches!(body["state"].as_str(), Some("running" | "undoing")) {
                 return body;

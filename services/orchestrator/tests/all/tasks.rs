@@ -14,7 +14,7 @@ use crate::scenarios::{approved, expect_state, run, stack};
 
 /// Waits until exactly these apps have a claim.
 async fn claims_become(fakes: &Fakes, apps: &[&str]) {
-    eventually(Duration::from_secs(30), async || {
+    eventually(Duration::from_secs(60), async || {
         let claims = fakes.ledger.all();
         claims.iter().map(|claim| claim.request.app.as_str()).eq(apps.iter().copied()).then_some(())
     })

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::base::member;
 use crate::fakes::{Behaviour, Fakes};
-use crate::scenarios::{approved, expect_state, full, plan, run, stack};
-use crate::support::{Stack, deployment, doc};
+use crate::scenarios::{approved, expect_state, full, plan, run, stack, waiting};
+use crate::support::{Stack, WaitSeconds, deployment, doc};
 
 /// `shop` runs on b and gets a second app `extra` of 900m, allowed on these clusters. The update is not started.
 pub async fn growing(stack: &Stack, on: &[&str], when_full: Option<&str>) -> String {
@@ -41,7 +41,7 @@ async fn crowded() -> (Fakes, Stack) {
 #[tokio::test]
 async fn update_in_place_restores_old_revision_on_failure() {
     use base64::Engine as _;
-    let (fakes, stack) = stack().await;
+    let (fakes, stack) = waiting(WaitSeconds { ready: 5, ..WaitSeconds::PATIENT }).await;
     let dig = approved(&stack, "shop", "300m", &["a"], None).await;
     expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     let first = fakes.members.digest("shop", "a").unwrap();
@@ -75,7 +75,7 @@ async fn update_in_place_restores_old_revision_on_failure() {
     fakes.members.behave("shop", "a", Behaviour::Stuck);
     let answer = stack.call("POST", &format!("{dig}/update"), None).await;
     let operation = answer.headers["location"].to_str().unwrap().to_owned();
-    eventually(Duration::from_secs(60), async || (stack.get(&operation).await["state"] == "undoing").then_some(())).await;
+    eventually(Duration::from_secs(60), async || (stack.get(&operation).await["state"] != "running").then_some(())).await;
     fakes.members.behave("shop", "a", Behaviour::Ready);
     expect_state(&stack.ended(&operation).await, "failed");
     assert_eq!(fakes.members.digest("shop", "a").unwrap(), second);
