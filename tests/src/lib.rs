@@ -22,17 +22,20 @@ pub mod volumes;
 
 pub use members::{Backend, Member};
 pub use ready::Witness;
-pub use system::{API_TOKEN, System, failed, moves, succeeded};
+pub use system::{API_TOKEN, SHORT, SOON_READY, System, failed, moves, succeeded};
 
-/// Declares a scenario: an async function that gets a [`System`] becomes one test per backend.
+/// Declares a scenario: an async function that gets a [`System`] becomes one test per backend. The system may have more flags.
 #[macro_export]
 macro_rules! scenario {
     ($name:ident) => {
+        $crate::scenario!($name, &[]);
+    };
+    ($name:ident, $flags:expr) => {
         mod $name {
             #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             #[ignore = "long: make test runs it on real control planes"]
             async fn simulated() {
-                let system = $crate::System::new($crate::Backend::Simulated).await;
+                let system = $crate::System::with($crate::Backend::Simulated, $flags).await;
                 super::$name(&system).await;
                 system.end().await;
             }
@@ -42,7 +45,7 @@ macro_rules! scenario {
                 if !$crate::Backend::real_is_built() {
                     return;
                 }
-                let system = $crate::System::new($crate::Backend::Real).await;
+                let system = $crate::System::with($crate::Backend::Real, $flags).await;
                 super::$name(&system).await;
                 system.end().await;
             }

@@ -19,17 +19,29 @@ use crate::database;
 use crate::linked::{self, LINKED, Linked};
 use crate::members::{self, Backend, Member, Members, Shape};
 
-/// Shorter time limits than by default, so that scenarios in which something never happens do not take minutes.
+/// Time limits that no scenario reaches, however slow the machine is: an operation ends because of what happens. A scenario in which
+/// something never happens shortens the limit that it waits for.
 const FLAGS: [(&str, &str); 8] = [
     ("cluster-manager", "--link-listen=127.0.0.1:0"),
     ("cluster-manager", "--heartbeat-ms=1000"),
     ("cluster-manager", "--metrics-ms=2000"),
+    ("orchestrator", "--ready-seconds=3600"),
+    ("orchestrator", "--room-seconds=3600"),
+    ("orchestrator", "--unschedulable-seconds=3600"),
+    ("orchestrator", "--unreachable-seconds=3600"),
+    ("orchestrator", "--gone-seconds=3600"),
+];
+
+/// All limits short: for scenarios with a cluster that does not answer, where several of them may be the one that ends the waiting.
+pub const SHORT: [(&str, &str); 5] = [
     ("orchestrator", "--ready-seconds=15"),
     ("orchestrator", "--room-seconds=30"),
     ("orchestrator", "--unschedulable-seconds=3"),
     ("orchestrator", "--unreachable-seconds=5"),
     ("orchestrator", "--gone-seconds=10"),
 ];
+/// The limit of a copy that never becomes ready.
+pub const SOON_READY: (&str, &str) = ("orchestrator", "--ready-seconds=15");
 
 /// The API token of [`System::guarded`].
 pub const API_TOKEN: &str = "the api token of an end-to-end test";

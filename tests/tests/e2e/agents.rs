@@ -107,7 +107,7 @@ async fn autoscaler_is_rolled_out_and_a_bad_version_goes_back(system: &System) {
     eventually(PATIENCE, async || agent(system, "autoscaler").await.is_none().then_some(())).await;
     eventually(PATIENCE, async || (!system.claims().await.ok()?.iter().any(|claim| claim.dig.is_agent())).then_some(())).await;
 }
-scenario!(autoscaler_is_rolled_out_and_a_bad_version_goes_back);
+scenario!(autoscaler_is_rolled_out_and_a_bad_version_goes_back, &[drover_e2e::SOON_READY]);
 
 async fn memory_guard_runs_on_every_node_of_the_clusters_that_are_meant(system: &System) {
     let spec = json!({"version": "1", "on": [{"provider": "onprem"}], "except": ["onprem+private-b"], "healthySeconds": 0,

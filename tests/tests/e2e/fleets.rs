@@ -25,9 +25,9 @@ const HOME: &str = "private-a";
 const AWAY: [&str; 2] = ["private-b", "public-c"];
 /// Fleets that are played at the same time; each has nodes of its own.
 const AT_ONCE: usize = 6;
-/// Limits that a slow machine does not reach. Pods without nodes are noticed soon.
-const FLAGS: [(&str, &str); 3] =
-    [("orchestrator", "--ready-seconds=180"), ("orchestrator", "--room-seconds=180"), ("orchestrator", "--unschedulable-seconds=5")];
+/// Pods without nodes are noticed soon, but not while a slow scheduler has yet to see that a node has room. What stays without them in the
+/// only place for it is given up after some minutes.
+const FLAGS: [(&str, &str); 2] = [("orchestrator", "--ready-seconds=180"), ("orchestrator", "--unschedulable-seconds=10")];
 
 /// A node that is full of apps, nodes elsewhere, and newcomers for the full one. Sizes are in millicores.
 struct Fleet {

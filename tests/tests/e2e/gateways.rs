@@ -87,4 +87,4 @@ async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
     succeeded(&drains::end(system, &id, "aws", "public-c").await);
     assert_eq!((weights(system).await, system.home("web").await), (vec![100, 0], AT.to_owned()));
 }
-scenario!(weights_of_a_gateway_follow_an_app_that_moves);
+scenario!(weights_of_a_gateway_follow_an_app_that_moves, &[drover_e2e::SOON_READY]);

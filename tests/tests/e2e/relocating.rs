@@ -92,7 +92,7 @@ async fn copy_that_never_gets_ready_goes_to_the_next_destination(system: &System
     assert!(made.len() == 1 && made[0].ends_with(">aws+public-c"), "{made:?}");
     assert_eq!(system.member("private-b").deployed().await, Vec::<String>::new(), "the failed copy is gone");
 }
-scenario!(copy_that_never_gets_ready_goes_to_the_next_destination);
+scenario!(copy_that_never_gets_ready_goes_to_the_next_destination, &[drover_e2e::SOON_READY]);
 
 async fn move_is_undone_when_no_destination_gets_ready(system: &System) {
     succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
@@ -109,7 +109,7 @@ async fn move_is_undone_when_no_destination_gets_ready(system: &System) {
     assert_eq!(system.home("newcomer").await, "");
     assert!(witness.lowest().values().all(|low| *low >= 1));
 }
-scenario!(move_is_undone_when_no_destination_gets_ready);
+scenario!(move_is_undone_when_no_destination_gets_ready, &[drover_e2e::SOON_READY]);
 
 async fn move_is_undone_when_its_destination_becomes_unreachable(system: &System) {
     let movable = Group::of("movable", ones("m", 4)).on(&["onprem/private-b", "aws/public-c"]).movable(5);
@@ -133,7 +133,7 @@ async fn move_is_undone_when_its_destination_becomes_unreachable(system: &System
     // The copy that was left there is deleted when the member is back.
     eventually(Duration::from_secs(90), async || system.member("public-c").deployed().await.is_empty().then_some(())).await;
 }
-scenario!(move_is_undone_when_its_destination_becomes_unreachable);
+scenario!(move_is_undone_when_its_destination_becomes_unreachable, &drover_e2e::SHORT);
 
 async fn newcomer_plans_again_when_a_foreign_pod_takes_the_room(system: &System) {
     succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
@@ -150,7 +150,7 @@ async fn newcomer_plans_again_when_a_foreign_pod_takes_the_room(system: &System)
     })
     .await;
 }
-scenario!(newcomer_plans_again_when_a_foreign_pod_takes_the_room);
+scenario!(newcomer_plans_again_when_a_foreign_pod_takes_the_room, &[("orchestrator", "--unschedulable-seconds=3")]);
 
 async fn two_newcomers_for_one_room_never_overcommit(system: &System) {
     succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());

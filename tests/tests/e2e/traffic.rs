@@ -8,7 +8,7 @@ use drover_api::traffic::{RouteList, RouteView};
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended, free_port, operation_id};
 use drover_e2e::members::Shape;
-use drover_e2e::{System, failed, succeeded};
+use drover_e2e::{SOON_READY, System, failed, succeeded};
 use drover_lab::load::{Load, Outcome, Plan};
 use drover_testkit::eventually;
 use reqwest::Method;
@@ -29,7 +29,12 @@ struct Shop {
 
 impl Shop {
     async fn start(web: App, shift: Value) -> Self {
-        let system = System::shaped(&Shape { answering: true, ..Shape::default() }, &[]).await;
+        Self::with(web, shift, &[]).await
+    }
+
+    /// The same with more flags for services.
+    async fn with(web: App, shift: Value, flags: &[(&'static str, &'static str)]) -> Self {
+        let system = System::shaped(&Shape { answering: true, ..Shape::default() }, flags).await;
         let group = Group::new("shop", web.serving(PORT)).movable(5);
         let port = free_port();
         let route = json!({"host": HOST, "port": port, "shift": shift});
@@ -123,7 +128,7 @@ async fn weight_goes_to_the_new_copy_step_by_step() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn move_whose_new_copy_does_not_answer_the_data_path_is_undone() {
     // The cluster believes that the pods are ready, but nothing listens where the Service points.
-    let shop = Shop::start(App::new("web", 300), json!({})).await;
+    let shop = Shop::with(App::new("web", 300), json!({}), &[SOON_READY]).await;
     let before = shop.system.home("web").await;
     let load = shop.load(30.0, false);
     let sim = shop.system.sim().unwrap();
@@ -141,7 +146,7 @@ async fn move_whose_new_copy_does_not_answer_the_data_path_is_undone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn move_whose_new_copy_never_gets_ready_is_undone_without_a_failed_request() {
-    let shop = Shop::start(App::new("web", 300), json!({})).await;
+    let shop = Shop::with(App::new("web", 300), json!({}), &[SOON_READY]).await;
     let before = shop.system.home("web").await;
     let load = shop.load(30.0, false);
     for member in shop.system.members().iter().filter(|member| member.name != before) {
@@ -156,7 +161,9 @@ async fn move_whose_new_copy_never_gets_ready_is_undone_without_a_failed_request
 /// A move in which something happens to the new copy when it has a fifth of the traffic. It is undone, and no request fails. Nothing of
 /// the new copy is left once `ends` has been done.
 async fn interrupted(app: App, happens: impl AsyncFn(&Shop, &str), ends: impl AsyncFn(&Shop)) {
-    let shop = Shop::start(app, json!({"steps": [20], "pauseSeconds": 60, "drainSeconds": 5})).await;
+    // What is left of the new copy is not waited for either.
+    let flags = [SOON_READY, ("orchestrator", "--gone-seconds=10")];
+    let shop = Shop::with(app, json!({"steps": [20], "pauseSeconds": 60, "drainSeconds": 5}), &flags).await;
     let before = shop.system.home("web").await;
     let load = shop.load(30.0, false);
     let happens = async {

@@ -9,14 +9,6 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::look;
 
-/// Long time limits: an operation must fail because of the others, not because the machine is busy.
-const PATIENT: [(&str, &str); 5] = [
-    ("orchestrator", "--ready-seconds=600"),
-    ("orchestrator", "--room-seconds=600"),
-    ("orchestrator", "--unschedulable-seconds=600"),
-    ("orchestrator", "--unreachable-seconds=600"),
-    ("orchestrator", "--gone-seconds=600"),
-];
 /// How many requests are sent at the same time.
 const AT_ONCE: usize = 4;
 
@@ -50,7 +42,7 @@ fn losers_have_reasons(operations: &[Operation], clusters: &[&str], codes: &[&st
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn forty_of_a_hundred_racing_apps_are_placed() {
     let members = vec![("left", "onprem", 1), ("right", "onprem", 1)];
-    let system = System::shaped(&Shape { members, nodes: 4, cpu: 5, ..Shape::default() }, &PATIENT).await;
+    let system = System::shaped(&Shape { members, nodes: 4, cpu: 5, ..Shape::default() }, &[]).await;
     let places = ["onprem/left", "onprem/right"];
     let named = |at: usize| format!("racer-{at}");
     let racer = |at| Group::new(&named(at), App::new(&named(at), 1000)).among(&places).on(&places);
@@ -77,7 +69,7 @@ async fn forty_of_a_hundred_racing_apps_are_placed() {
 async fn newcomers_with_the_same_victims_move_each_at_most_once() {
     const VICTIMS: usize = 8;
     let members = vec![("crowded", "onprem", 1), ("spare", "aws", 5)];
-    let system = System::shaped(&Shape { members, nodes: 2, cpu: 4, ..Shape::default() }, &PATIENT).await;
+    let system = System::shaped(&Shape { members, nodes: 2, cpu: 4, ..Shape::default() }, &[]).await;
     let places = ["onprem/crowded", "aws/spare"];
     let victim = |at: usize| format!("victim-{at}");
     let victims: Vec<Group> =

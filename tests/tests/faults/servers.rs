@@ -46,21 +46,11 @@ fn troubles() -> Vec<Trouble> {
     ]
 }
 
-/// Long time limits: what operations report must come from the fault and not from a time limit.
-const FLAGS: [(&str, &str); 6] = [
-    ("cluster-manager", "--heartbeat-ms=1000"),
-    ("orchestrator", "--ready-seconds=300"),
-    ("orchestrator", "--room-seconds=300"),
-    ("orchestrator", "--unschedulable-seconds=300"),
-    ("orchestrator", "--unreachable-seconds=300"),
-    ("orchestrator", "--gone-seconds=300"),
-];
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn faulty_api_servers_lead_to_no_wrong_writes() {
     let troubles = troubles();
     let members = troubles.iter().map(|trouble| (trouble.member, "onprem", 1)).collect();
-    let system = System::shaped(&Shape { members, nodes: 1, cpu: 8, ..Shape::default() }, &FLAGS).await;
+    let system = System::shaped(&Shape { members, nodes: 1, cpu: 8, ..Shape::default() }, &[]).await;
     join_all(troubles.iter().map(|trouble| suffers(&system, trouble))).await;
     system.end().await;
 }

@@ -35,11 +35,7 @@ async fn cancel(client: &Client, id: &str) -> anyhow::Result<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn victim_is_locked_at_each_step_of_its_move() {
     let members = vec![("left", "onprem", 1), ("right", "onprem", 1)];
-    let system = System::shaped(
-        &Shape { members, nodes: 1, cpu: 1, ..Shape::default() },
-        &[("orchestrator", "--ready-seconds=300"), ("orchestrator", "--gone-seconds=300")],
-    )
-    .await;
+    let system = System::shaped(&Shape { members, nodes: 1, cpu: 1, ..Shape::default() }, &[]).await;
     let (client, places, names) = (&system.client, ["onprem/left", "onprem/right"], ["left", "right"]);
     let group = |name: &str| Group::new(name, App::new(name, 1000)).in_project("stages").among(&places);
     let victim = group("victim").on(&places).movable(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drover_api::scheduling::MemberState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
-use drover_e2e::{Backend, System, moves, succeeded};
+use drover_e2e::{Backend, SHORT, System, moves, succeeded};
 use drover_kubesim::Fault;
 use drover_store::failpoint::{Action, Failpoints};
 use drover_testkit::eventually;
@@ -27,8 +27,7 @@ async fn until_unreachable(system: &System, member: &str) {
 /// The time limits are longer than the test waits, so an operation that waited for the unreachable member would fail the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn plan_is_not_delayed_by_an_unrelated_unreachable_member() {
-    let flags = ["--unreachable-seconds=600", "--gone-seconds=600", "--room-seconds=600"].map(|flag| ("orchestrator", flag));
-    let system = System::shaped(&Default::default(), &flags).await;
+    let system = System::new(Backend::Simulated).await;
     succeeded(&full("calm").on(&["onprem/private-a", "onprem/private-b"]).movable(5).deploy(&system.client).await.unwrap());
     system.sim().unwrap().fault("public-c", Fault::Partition { hang: true });
     let drained = full("rest").on(&["onprem/private-a", "onprem/private-b"]);
@@ -53,7 +52,7 @@ async fn plan_is_not_delayed_by_an_unrelated_unreachable_member() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn unreachable_destination_is_replaced_by_the_next() {
-    let system = System::new(Backend::Simulated).await;
+    let system = System::with(Backend::Simulated, &SHORT).await;
     let sim = system.sim().unwrap();
     // private-b is full when the movable apps are deployed, so they are placed on private-a; later it is their preferred destination.
     let filler = full("filler").on(&["onprem/private-b"]);
@@ -94,7 +93,8 @@ async fn unreachable_destination_is_replaced_by_the_next() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leftovers_are_deleted_when_the_member_is_back() {
-    let system = System::new(Backend::Simulated).await;
+    let flags = ["--unreachable-seconds=5", "--gone-seconds=10"].map(|flag| ("orchestrator", flag));
+    let system = System::with(Backend::Simulated, &flags).await;
     let group = full("left").on(&ONLY_A);
     succeeded(&group.deploy(&system.client).await.unwrap());
     system.sim().unwrap().fault("private-a", Fault::Partition { hang: true });
