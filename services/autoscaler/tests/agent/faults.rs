@@ -6,7 +6,7 @@ use drover_autoscaler::status::ConditionType;
 use drover_testkit::{ChaosProxy, eventually};
 use serde_json::json;
 
-use crate::support::{Agent, PATIENCE, Pusher, TestNamespace};
+use crate::support::{Agent, PATIENCE, Pusher, SHORT_LEASE, TestNamespace};
 
 /// A kubeconfig for a connection through a proxy that can be cut.
 async fn through_a_proxy(place: &TestNamespace) -> (ChaosProxy, PathBuf) {
@@ -27,7 +27,7 @@ async fn outage(name: &str, attempts: u64) {
     let kpa = json!({"target": 10, "targetUtilization": 1, "stableWindow": 12});
     place.policy("web", "kpa", "apply", json!({"kpa": kpa, "periodSeconds": 1})).await;
     let (proxy, kubeconfig) = through_a_proxy(&place).await;
-    let agent = Agent::start(&place, "agent", &kubeconfig, &[]).await;
+    let agent = Agent::start(&place, "agent", &kubeconfig, &[SHORT_LEASE]).await;
     let pushed = Pusher::start(&place, "web", vec![agent.address.clone()], 35.0);
     place.reaches("web", |replicas| replicas == 4).await;
 
@@ -76,12 +76,12 @@ async fn agent_killed_around_its_write_leaves_replicas_consistent() {
     // CPU cannot be read this early, so that the maximum decides: the current 3 is above 2.
     for (point, replicas) in [("before-write", 3), ("after-write", 2)] {
         place.policy("web", "threshold", "apply", json!({"maxReplicas": 2})).await;
-        let mut agent = Agent::spawn(&place, point, &place.kubeconfig, &[("AUTOSCALER_DIE_AT", point)]);
+        let mut agent = Agent::spawn(&place, point, &place.kubeconfig, &[SHORT_LEASE, ("AUTOSCALER_DIE_AT", point)]);
         eventually(PATIENCE, async || agent.ended().then_some(())).await;
         assert_eq!(place.replicas("web").await, replicas, "killed {point}");
     }
     // The next agent finds the replicas written. It must wait until the Lease of the killed agent expires.
-    let agent = Agent::start(&place, "next", &place.kubeconfig, &[]).await;
+    let agent = Agent::start(&place, "next", &place.kubeconfig, &[SHORT_LEASE]).await;
     eventually(PATIENCE, async || (agent.acts().await == Some(true)).then_some(())).await;
     eventually(PATIENCE, async || place.status("web").await.current_replicas.filter(|current| *current == 2)).await;
     assert_eq!(place.replicas("web").await, 2);

@@ -12,6 +12,7 @@ use drover_autoscaler::wire::{Push, Standing};
 use drover_autoscaling::kpa::RequestReport;
 use drover_testkit::{eventually, needs};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -23,6 +24,9 @@ use serde_json::{Value, json};
 
 /// Longer than anything takes that does not hang.
 pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// For agents whose Lease has to expire in the test. All others have one that they renew in time on a slow machine, too.
+pub const SHORT_LEASE: (&str, &str) = ("AUTOSCALER_LEASE_SECONDS", "6");
 
 /// A namespace of the test's own on the real cluster.
 pub struct TestNamespace {
@@ -114,6 +118,14 @@ impl TestNamespace {
         }
         let path = self.files.path().join("least");
         std::fs::write(&path, serde_json::to_string(&config).unwrap()).unwrap();
+        // The API server acts upon new rights a moment later.
+        let account = client(&path).await;
+        let leases: Api<Lease> = Api::namespaced(account.clone(), &self.namespace);
+        let policies: Api<ScalingPolicy> = Api::namespaced(account, &self.namespace);
+        eventually(PATIENCE, async || {
+            (leases.get_opt("drover-autoscaler").await.is_ok() && policies.list(&ListParams::default()).await.is_ok()).then_some(())
+        })
+        .await;
         path
     }
 
@@ -225,9 +237,10 @@ impl Agent {
         let child = Command::new(env!("CARGO_BIN_EXE_drover-autoscaler"))
             .args(["agent", "--kubeconfig"])
             .arg(kubeconfig)
-            .args(["--watch-namespace", &place.namespace, "--lease-namespace", &place.namespace, "--lease-seconds", "6"])
+            .args(["--watch-namespace", &place.namespace, "--lease-namespace", &place.namespace])
             .args(["--listen", &port.to_string(), "--advertise", &port.to_string()])
             .env("NO_COLOR", "1")
+            .env("AUTOSCALER_LEASE_SECONDS", "60")
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stderr(File::create(&log).unwrap())

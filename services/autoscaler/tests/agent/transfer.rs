@@ -28,7 +28,7 @@ async fn learned_table_is_saved_and_starts_another_policy() {
     let learner = |start: &str| json!({"qlearning": {"initialTable": start, "noise": 0}, "source": source, "periodSeconds": 1});
     place.policy("web", "qlearning", "apply", learner("start")).await;
     place.policy("other", "qlearning", "apply", learner("narrow")).await;
-    let agent = Agent::start(&place, "agent", &place.kubeconfig, &[]).await;
+    let mut agent = Agent::start(&place, "agent", &place.kubeconfig, &[]).await;
     let why = place.condition("other", ConditionType::Learning, "False", "TableUnusable").await;
     assert!(why.contains("1..2"), "{why}");
 
@@ -46,6 +46,8 @@ async fn learned_table_is_saved_and_starts_another_policy() {
     .await;
     agent.signal(nix::sys::signal::Signal::SIGTERM);
     let last = eventually(PATIENCE, async || learned().await.filter(|version| *version > first)).await;
+    // It gives its Lease up at the end, so that the next one need not wait.
+    eventually(PATIENCE, async || agent.ended().then_some(())).await;
     drop(agent);
 
     // It has the format of `train`, and starts another policy.

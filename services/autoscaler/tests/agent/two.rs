@@ -4,7 +4,7 @@ use drover_testkit::eventually;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{Agent, PATIENCE, Pusher, TestNamespace};
+use crate::support::{Agent, PATIENCE, Pusher, SHORT_LEASE, TestNamespace};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_agents_acts_and_the_other_takes_over() {
@@ -13,7 +13,8 @@ async fn one_of_two_agents_acts_and_the_other_takes_over() {
     place.workload("web", 1).await;
     let kpa = json!({"target": 10, "targetUtilization": 1, "stableWindow": 6});
     place.policy("web", "kpa", "apply", json!({"kpa": kpa, "periodSeconds": 1})).await;
-    let mut agents = [Agent::start(&place, "a", &place.kubeconfig, &[]).await, Agent::start(&place, "b", &place.kubeconfig, &[]).await];
+    let start = async |name: &str| Agent::start(&place, name, &place.kubeconfig, &[SHORT_LEASE]).await;
+    let mut agents = [start("a").await, start("b").await];
     let acting = eventually(PATIENCE, async || {
         let acts = [agents[0].acts().await?, agents[1].acts().await?];
         assert_ne!(acts, [true, true], "both act");

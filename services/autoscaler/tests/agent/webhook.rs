@@ -53,6 +53,8 @@ pub async fn configured(place: &TestNamespace, address: &str) -> String {
             "MutatingWebhookConfiguration" => {
                 let webhook = &mut object["webhooks"][0];
                 webhook["clientConfig"] = json!({"url": format!("https://{address}/v1/scale-to-zero")});
+                // The manifest's time-out is too short for a machine that pauses: then objects are admitted as they are.
+                webhook["timeoutSeconds"] = json!(30);
                 webhook["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": place.namespace}});
             }
             // The API server of the test reaches the agent by its address.
@@ -177,7 +179,7 @@ async fn annotation_is_enough_for_those_who_apply_without_drover() {
     assert!(found::<ScalingPolicy>(&place, "plain").await.is_none());
 
     configurations.delete(&name, &DeleteParams::default()).await.unwrap();
-    assert!(!agent.log().contains("cannot be"), "its rights suffice: {}", agent.log());
+    assert!(!agent.log().contains("forbidden"), "its rights suffice: {}", agent.log());
     drop(agent);
     place.done().await;
 }

@@ -88,7 +88,7 @@ async fn undo_goes_on_where_it_stopped_and_touches_nothing_of_others() {
     for name in ["taken", "used"] {
         let [deployment, service] = app(&place, name, Some("max=3"));
         apply(&place, service).await;
-        assert!(is_expanded(&apply(&place, deployment).await));
+        eventually(PATIENCE, async || is_expanded(&apply(&place, deployment.clone()).await).then_some(())).await;
     }
     for why in ["there is a ScalingPolicy taken already", "there is a Service used-pods already"] {
         eventually(PATIENCE, async || agent.log().contains(why).then_some(())).await;
