@@ -82,7 +82,8 @@ fn status_and_explain_report_what_a_running_agent_does() {
     assert!(program.exists(), "{} is not built: cargo build --workspace --bins", program.display());
     let mut command = Command::new(program);
     command.arg("run").arg("--state").arg(&state).arg("--runtime").arg(&runtime).arg("--settings").arg(&file);
-    command.arg("--cgroup-root").arg(&root).arg("--proc").arg(&proc).args(["--mode", "apply"]).stderr(Stdio::null());
+    // Its dead man's switch waits for three polls: a machine that pauses for a moment is to release nothing.
+    command.arg("--cgroup-root").arg(&root).arg("--proc").arg(&proc).args(["--mode", "apply", "--poll", "1000ms"]).stderr(Stdio::null());
     let _agent = Agent(command.spawn().unwrap());
 
     let began = Instant::now();

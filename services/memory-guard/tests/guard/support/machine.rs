@@ -90,8 +90,13 @@ impl FakeMachine {
     }
 
     pub fn start<'a>(&self, state: &'a Path, socket: &'a Path) -> Start<'a> {
+        self.start_waiting(state, socket, "20000ms")
+    }
+
+    /// The same with another time limit for answers of the runtime.
+    pub fn start_waiting<'a>(&self, state: &'a Path, socket: &'a Path, deadline: &str) -> Start<'a> {
         let (root, proc) = (self.root().display().to_string(), self.proc().display().to_string());
-        let mut start = guard(state, socket).args(["--mode", "apply", "--poll", "200ms", "--deadline", "500ms"]);
+        let mut start = guard(state, socket).args(["--mode", "apply", "--poll", "200ms", "--deadline", deadline]);
         start.args.extend(["--cgroup-root".to_owned(), root, "--proc".to_owned(), proc]);
         start
     }

@@ -18,6 +18,9 @@ pub static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_drover-memory-guard");
 
+/// What the log says when the dead man's switch has released a container.
+pub const SWITCH: &str = "released by the dead man's switch";
+
 /// Path of the agent's program.
 pub fn program() -> &'static Path {
     Path::new(PROGRAM)
