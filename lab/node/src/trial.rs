@@ -38,6 +38,8 @@ pub struct Trial {
     pub outcome: Outcome,
     /// What the guard did; `None` without a guard.
     pub totals: Option<Totals>,
+    /// Whether the dead man's switch released anything, because the machine did not let the guard run for a while.
+    pub switched: bool,
 }
 
 /// Runs jobs of `cycles` cycles under a policy, on a node of their own, with `program` as the guard.
@@ -50,7 +52,7 @@ pub async fn trial(program: &Path, policy: &'static str, seed: u64, cycles: u32)
     let jobs = jobs(seed, cycles);
     let Some(settings) = settings else {
         let outcome = workflow(&containerd, &jobs, SLOTS, PATIENCE).await?;
-        return Ok(Trial { policy, seed, outcome, totals: None });
+        return Ok(Trial { policy, seed, outcome, totals: None, switched: false });
     };
     let state = containerd.dir.path().join("agent");
     let start = Start::new(program, &state, &containerd.socket).settings(settings);
@@ -58,8 +60,9 @@ pub async fn trial(program: &Path, policy: &'static str, seed: u64, cycles: u32)
     agent.status_when("it may act", |status| status.hindered.is_none()).await?;
     let outcome = workflow(&containerd, &jobs, SLOTS, PATIENCE).await.with_context(|| agent.log())?;
     let totals = agent.status_when("nothing is held any more", |status| status.pressure.held == 0).await?.totals;
+    let switched = agent.log().contains("released by the dead man's switch");
     agent.stop().await?;
-    Ok(Trial { policy, seed, outcome, totals: Some(totals) })
+    Ok(Trial { policy, seed, outcome, totals: Some(totals), switched })
 }
 
 fn jobs(seed: u64, cycles: u32) -> Vec<Spec> {

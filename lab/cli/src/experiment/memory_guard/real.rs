@@ -139,8 +139,15 @@ mod tests {
 
     fn trials(restarts: [usize; 4]) -> Vec<Trial> {
         let outcome = |restarts| Outcome { restarts, makespan: Duration::from_secs(60) };
-        let of =
-            |seed| POLICIES.into_iter().zip(restarts).map(move |(policy, n)| Trial { policy, seed, outcome: outcome(n), totals: None });
+        let of = |seed| {
+            POLICIES.into_iter().zip(restarts).map(move |(policy, n)| Trial {
+                policy,
+                seed,
+                outcome: outcome(n),
+                totals: None,
+                switched: false,
+            })
+        };
         (1..=2).flat_map(of).collect()
     }
 
