@@ -22,7 +22,7 @@ fn sets() -> [MigrationSet; 2] {
 }
 
 fn config(service: &'static str, url: &SecretString) -> StoreConfig {
-    StoreConfig { acquire_timeout: Duration::from_millis(500), ..StoreConfig::new(service, url.clone()) }
+    StoreConfig { acquire_timeout: Duration::from_secs(30), ..StoreConfig::new(service, url.clone()) }
 }
 
 async fn one<T>(store: &Store, sql: &'static str) -> T
@@ -150,15 +150,17 @@ async fn conflict_is_told_from_a_lost_connection() {
     assert_eq!(one::<String>(&store, "select name from document").await, "8");
 
     let proxy = ChaosProxy::start(db.address()).await;
-    let distant = Store::connect(&config("placement", &db.url_through(proxy.address())), &sets()).await.unwrap();
-    let mut tx = distant.begin().await.unwrap();
+    // So that it gives up soon while the connection is cut. A slow machine may need another attempt before.
+    let impatient = StoreConfig { acquire_timeout: Duration::from_millis(500), ..config("placement", &db.url_through(proxy.address())) };
+    let distant = eventually(Duration::from_secs(60), async || Store::connect(&impatient, &sets()).await.ok()).await;
+    let mut tx = eventually(Duration::from_secs(60), async || distant.begin().await.ok()).await;
     proxy.cut();
     let error = StoreError::from(sqlx::query("select 1").execute(&mut *tx).await.unwrap_err());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     drop(tx);
     assert!(matches!(distant.check().await.unwrap_err(), StoreError::Unavailable(_)));
     proxy.restore();
-    eventually(Duration::from_secs(10), async || distant.check().await.ok()).await;
+    eventually(Duration::from_secs(60), async || distant.check().await.ok()).await;
 
     // An administrator ends the session; the next statement fails.
     let mut tx = store.begin().await.unwrap();
@@ -176,10 +178,10 @@ async fn connect_waits_for_a_server_that_starts_later() {
     proxy.cut();
     let impatient = StoreConfig { startup_timeout: Duration::ZERO, ..config("late", &db.url_through(proxy.address())) };
     assert!(matches!(Store::connect(&impatient, &[]).await.unwrap_err(), StoreError::Unavailable(_)));
-    let patient = StoreConfig { startup_timeout: Duration::from_secs(20), ..impatient };
+    let patient = StoreConfig { startup_timeout: Duration::from_secs(120), ..impatient };
     let refused = proxy.refused();
     let waiting = tokio::spawn(async move { Store::connect(&patient, &[]).await.map(drop) });
-    eventually(Duration::from_secs(20), async || (proxy.refused() > refused).then_some(())).await;
+    eventually(Duration::from_secs(60), async || (proxy.refused() > refused).then_some(())).await;
     proxy.restore();
     waiting.await.unwrap().unwrap();
     assert!(matches!(Store::connect(&config("x", &"mysql://a:secret@b/c".into()), &[]).await.unwrap_err(), StoreError::Url));
@@ -282,8 +284,13 @@ async fn idle_transaction_loses_its_locks() {
     let store = Store::connect(&impatient, &sets()).await.unwrap();
     sqlx::query("insert into document values ('wanted')").execute(others.pool()).await.unwrap();
 
-    let mut silent = store.pool().begin().await.unwrap();
-    sqlx::query("update document set name = 'lost' where name = 'wanted'").execute(&mut *silent).await.unwrap();
+    // A machine that pauses may make it idle before the update, too; then it has no lock to lose.
+    let silent = eventually(Duration::from_secs(60), async || {
+        let mut tx = store.pool().begin().await.ok()?;
+        sqlx::query("update document set name = 'lost' where name = 'wanted'").execute(&mut *tx).await.ok()?;
+        Some(tx)
+    })
+    .await;
     let change = sqlx::query("update document set name = 'changed' where name = 'wanted'").execute(others.pool());
     let changed = tokio::time::timeout(Duration::from_secs(60), change).await.expect("the lock is released").unwrap();
     assert_eq!(changed.rows_affected(), 1);
