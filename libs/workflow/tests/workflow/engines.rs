@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{Move, Moving, begin, ended, store};
 
-const SECONDS: Duration = Duration::from_secs(20);
+const SECONDS: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn engine_paused_past_its_lease_cannot_write() {
@@ -23,11 +23,11 @@ async fn engine_paused_past_its_lease_cannot_write() {
     // Both the step and the heartbeat pause, as after SIGSTOP.
     let stopped = Failpoints::default();
     stopped.set("move/copy/do/after_effect", Action::Pause);
-    stopped.set("engine/heartbeat", Action::Pause);
     let settings = Settings { lease: Duration::from_millis(300), ..quick("a", &stopped) };
     let a = Engine::start(fixture.store(), fixture.registry(), settings).await.unwrap();
     let id = begin::<Move>(&a, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || stopped.is_paused("move/copy/do/after_effect").then_some(())).await;
+    stopped.set("engine/heartbeat", Action::Pause);
     let first = a.get(id).await.unwrap().unwrap().fence;
 
     let held_up = Failpoints::default();
@@ -125,7 +125,7 @@ async fn nothing(ctx: &mut Ctx<Five>) -> StepResult {
 }
 
 async fn five(store: &Store, name: &str) -> Engine {
-    let settings = Settings { lease: Duration::from_millis(400), concurrency: 4, ..quick(name, &Failpoints::default()) };
+    let settings = Settings { lease: Duration::from_secs(2), concurrency: 4, ..quick(name, &Failpoints::default()) };
     Engine::start(store.clone(), Registry::new().with::<Five>(Arc::new(())), settings).await.unwrap()
 }
 
@@ -147,7 +147,7 @@ async fn local_effects_happen_once_when_engines_are_killed() {
     // Three engines are killed again and again at random moments; some come back under another name.
     let mut kills = 0;
     let mut engines = vec![starter, five(&store, "one").await, five(&store, "two").await];
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + Duration::from_secs(300);
     while !all_ended().await {
         assert!(std::time::Instant::now() < deadline, "the workflows do not end");
         let pause = Duration::from_micros(uuid::Uuid::new_v4().as_u128() as u64 % 10_000);
@@ -332,7 +332,7 @@ async fn engine_whose_name_is_taken_ends_its_process() {
     let (_ground, fixture) = Moving::alone().await;
     let shutdown = CancellationToken::new();
     let tasks = Tasks::new(shutdown.clone());
-    let settings = Settings { tasks: tasks.clone(), lease: Duration::from_millis(300), ..quick("orchestrator-0", &Failpoints::default()) };
+    let settings = Settings { tasks: tasks.clone(), lease: Duration::from_secs(2), ..quick("orchestrator-0", &Failpoints::default()) };
     let first = Engine::start(fixture.store(), fixture.registry(), settings).await.unwrap();
     assert_eq!((tasks.unready(), tasks.fatal()), (Vec::new(), None));
     let second = fixture.engine("orchestrator-0", &Failpoints::default()).await;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::fixture::{Extra, Move, Moving, begin, ended, store};
 
-const SECONDS: Duration = Duration::from_secs(20);
+const SECONDS: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_undoes_before_the_pivot_and_is_refused_after_it() {
@@ -218,10 +218,12 @@ async fn cut_database_connection_only_delays_a_workflow() {
         acquire_timeout: Duration::from_millis(200),
         ..drover_store::StoreConfig::new("orchestrator", ground.db.url_through(proxy.address()))
     };
-    let distant = drover_store::Store::connect(&config, &[]).await.unwrap();
+    // On a slow machine the first attempts may take longer than that.
+    let distant = eventually(SECONDS, async || drover_store::Store::connect(&config, &[]).await.ok()).await;
     let failpoints = Failpoints::default();
     failpoints.set("move/copy/do/after_effect", Action::Pause);
-    let engine = Engine::start(distant, fixture.registry(), quick("a", &failpoints)).await.unwrap();
+    let start = async || Engine::start(distant.clone(), fixture.registry(), quick("a", &failpoints)).await.ok();
+    let engine = eventually(SECONDS, start).await;
     let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || failpoints.is_paused("move/copy/do/after_effect").then_some(())).await;
     // The effect is made, but the journal cannot be written.

@@ -11,7 +11,7 @@ use drover_workflow::{Ctx, Engine, Outcome, Registry, Settings, Step, StepError,
 
 use crate::fixture::{begin, ended, store};
 
-const SECONDS: Duration = Duration::from_secs(20);
+const SECONDS: Duration = Duration::from_secs(120);
 
 #[derive(Default)]
 struct Doors {
