@@ -15,8 +15,7 @@ use crate::support::{PATIENCE, Process, Shop, client, free_port, pod, route};
 #[tokio::test]
 async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
     let shop = Shop::start().await;
-    let table = shop.dir.path().join("table.json");
-    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains("shop.example"))).await;
+    shop.is_stored().await;
     shop.process.running.stop().await;
     let process = Process::with_peers(Peers::default(), shop.dir.path(), None).await;
     let answer = shop.client.get(format!("http://shop.example:{}/", shop.route.port)).send().await.unwrap();
@@ -28,7 +27,7 @@ async fn process_serves_from_its_table_on_disk_when_nobody_else_answers() {
 async fn requests_are_served_while_the_disk_does_not_answer() {
     let mut shop = Shop::start().await;
     let table = shop.dir.path().join("table.json");
-    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(|text| text.contains("shop.example"))).await;
+    shop.is_stored().await;
     // Whoever opens it waits until somebody reads from it.
     let new = shop.dir.path().join(format!("table.{}.new", std::process::id()));
     assert!(std::process::Command::new("mkfifo").arg(&new).status().unwrap().success());
@@ -97,12 +96,7 @@ async fn next_process_takes_the_ports_over_and_no_request_fails() {
             })
         })
         .collect();
-    let mut chat = TcpStream::connect(address).await.unwrap();
-    chat.write_all(b"GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(chat.read_u8().await.unwrap());
-    }
+    let mut chat = shop.chat().await;
     let next = Process::start(&shop.feeds, shop.dir.path(), None).await;
     assert_eq!(next.running.addr, shop.process.running.addr, "the address for other services is handed over, too");
     let until = answered.load(Ordering::Relaxed) + 200;

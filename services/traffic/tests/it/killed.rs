@@ -108,11 +108,7 @@ async fn process_that_is_killed_breaks_only_its_own_connections() {
 /// Kills a process at this point, and asks a new one that hears of nobody else.
 async fn killed_at(point: &str) {
     let shop = Shop::start().await;
-    let table = shop.dir.path().join("table.json");
-    // The route may be stored some time before its endpoints.
-    let needed: Vec<_> = shop.pods.iter().map(|(_, address)| address.to_string()).chain(["shop.example".to_owned()]).collect();
-    let stored = |text: &String| needed.iter().all(|part| text.contains(part));
-    eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(stored)).await;
+    shop.is_stored().await;
     let at = || SocketAddr::from(([127, 0, 0, 1], free_port()));
     let armed = |command: &mut Command| {
         command.env("DROVER_FAILPOINTS", format!("{point}=crash"));

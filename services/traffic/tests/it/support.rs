@@ -12,11 +12,13 @@ use drover_service::{Common, FeedHub, Peers, Running};
 use drover_testkit::{HttpServer, eventually};
 use drover_traffic::Config;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const POD_PORT: u16 = 8080;
 
 /// The feeds of orchestrator and resource-synchronizer.
@@ -72,7 +74,7 @@ pub fn route(protocol: RouteProtocol, host: Option<&str>, port: u16, copies: &[(
         service: "web".into(),
         service_port: "http".into(),
         probe: Some("/healthz".into()).filter(|_| protocol != RouteProtocol::Tcp),
-        hold_seconds: 5,
+        hold_seconds: 60,
         gateway: None,
         backends: copies
             .iter()
@@ -184,6 +186,26 @@ impl Shop {
 
     pub fn copy(&self) -> Uuid {
         self.route.backends[0].binding
+    }
+
+    /// Waits until its route and its pods are on disk; the route may be stored some time before them.
+    pub async fn is_stored(&self) {
+        let table = self.dir.path().join("table.json");
+        let needed: Vec<_> = self.pods.iter().map(|(_, address)| address.to_string()).chain(["shop.example".to_owned()]).collect();
+        let stored = |text: &String| needed.iter().all(|part| text.contains(part));
+        eventually(PATIENCE, async || std::fs::read_to_string(&table).ok().filter(stored)).await;
+    }
+
+    /// A connection to a pod that stays until one of both ends it. What is written to it comes back.
+    pub async fn chat(&self) -> TcpStream {
+        let mut chat = TcpStream::connect(("127.0.0.1", self.route.port)).await.expect("the port is open");
+        let head = "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        chat.write_all(head.as_bytes()).await.expect("it is open");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(chat.read_u8().await.expect("an answer"));
+        }
+        chat
     }
 
     /// The pod that answers a request.
