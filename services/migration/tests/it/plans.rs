@@ -368,9 +368,9 @@ async fn unknown_capacity_is_not_reported_as_infeasible() {
 
     // The capacity of the full cluster arrives, that of the destination does not.
     full.peers.member(A, 1, capacity(1000, &[(&full.idle, 10), (&full.busy, 450)]));
-    assert!(refuse().await["detail"].as_str().unwrap().contains("aws+c"));
+    eventually(TIMEOUT, async || refuse().await["detail"].as_str().unwrap().contains("aws+c").then_some(())).await;
     // It arrives while the plan is made: the repeated request gets a plan with the same id.
-    let asked = migration.ok::<PlanDocument>(Method::PUT, &path, &body);
+    let asked = migration.plan_at(&path, &order);
     let (plan, ()) = tokio::join!(asked, async { full.peers.member("aws+c", 5, capacity(2000, &[])) });
     assert_eq!((plan.state, moved(&plan)), (PlanState::Proposed, vec!["busy".to_owned()]));
 

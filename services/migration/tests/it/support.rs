@@ -29,7 +29,7 @@ use tokio_util::sync::DropGuard;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 const TOKEN: &str = "peer-token-of-the-tests";
 
 /// Fakes of the other services.
@@ -248,7 +248,18 @@ impl Migration {
     }
 
     pub async fn plan(&self, order: &PlanOrder) -> PlanDocument {
-        self.ok(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), &serde_json::to_value(order).unwrap()).await
+        self.plan_at(&format!("/internal/plans/{}", Uuid::now_v7()), order).await
+    }
+
+    /// Asks for a plan, again if what it needs to know has not come in the time for which a request waits: a machine may pause for longer.
+    pub async fn plan_at(&self, path: &str, order: &PlanOrder) -> PlanDocument {
+        eventually(TIMEOUT, async || {
+            let (status, answer) = self.send(Method::PUT, path, Some(order)).await;
+            let not_yet = (status.as_u16(), answer["code"].as_str()) == (503, Some("capacity_unknown"));
+            assert!(not_yet || status.is_success(), "{path}: {status}: {answer:#}");
+            (!not_yet).then(|| serde_json::from_value(answer).unwrap())
+        })
+        .await
     }
 
     /// Makes the intent of an owner who agrees to moves.
