@@ -9,7 +9,7 @@ use drover_testkit::eventually;
 use serde_json::{Value, json};
 
 /// How long something may take to appear. It only guards against hanging.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A browser with one window, which ends when the value is dropped.
 pub struct Browser {
@@ -69,7 +69,10 @@ impl Browser {
         if width < 500 {
             chrome["mobileEmulation"] = json!({"deviceMetrics": {"width": width, "height": 900, "pixelRatio": 1.0}});
         }
-        let options = json!({"goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL"}, "unhandledPromptBehavior": "ignore"});
+        let mut options =
+            json!({"goog:chromeOptions": chrome, "goog:loggingPrefs": {"browser": "ALL"}, "unhandledPromptBehavior": "ignore"});
+        // The check of a page for accessibility takes longer than the 30 s of WebDriver on a slow machine.
+        options["timeouts"] = json!({"script": 600_000});
         let client = reqwest::Client::new();
         let body = json!({"capabilities": {"alwaysMatch": options}});
         let made: Value = client.post(format!("http://127.0.0.1:{port}/session")).json(&body).send().await?.json().await?;

@@ -22,13 +22,13 @@ async fn open(url: &str) -> Seen {
     let output = Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0"])
-        .args(["--virtual-time-budget=3500", "--timeout=20000", "--dump-dom"])
+        .args(["--virtual-time-budget=3500", "--timeout=80000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(url)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(std::time::Duration::from_secs(90), output).await.expect("the browser ends");
+    let output = tokio::time::timeout(std::time::Duration::from_secs(180), output).await.expect("the browser ends");
     let output = output.expect("chromium is installed (deploy/setup.sh)");
     let stderr = String::from_utf8_lossy(&output.stderr);
     Seen {
