@@ -1,11 +1,15 @@
 //! `HTTPRoute`s of the Gateway API in a member, as the operator of a gateway makes them.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_testkit::eventually;
+use futures::StreamExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::{Backend, Member, definitions};
 
@@ -34,7 +38,10 @@ pub async fn set_backends(member: &Member, names: &[&str]) {
 
 /// The weights of the backends.
 pub async fn weights(member: &Member) -> Vec<u64> {
-    let route = http_routes(member).get(NAME).await.expect("the member answers");
+    weights_of(&http_routes(member).get(NAME).await.expect("the member answers"))
+}
+
+fn weights_of(route: &DynamicObject) -> Vec<u64> {
     let backends = route.data["spec"]["rules"][0]["backendRefs"].as_array().cloned().unwrap_or_default();
     backends.iter().map(|backend| backend["weight"].as_u64().unwrap_or(1)).collect()
 }
@@ -42,4 +49,41 @@ pub async fn weights(member: &Member) -> Vec<u64> {
 /// Waits until the backends have these weights.
 pub async fn weigh(member: &Member, wanted: &[u64]) {
     eventually(PATIENCE, async || (weights(member).await == wanted).then_some(())).await;
+}
+
+/// All weights that the backends have had since it was made. Some last so shortly that a slow machine does not find them by asking.
+pub struct Recorded {
+    seen: Arc<Mutex<Vec<Vec<u64>>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Records the weights of the backends from now on.
+pub async fn record(member: &Member) -> Recorded {
+    let seen: Arc<Mutex<Vec<Vec<u64>>>> = Arc::default();
+    let (noted, stream) = (seen.clone(), watcher(http_routes(member), watcher::Config::default()).default_backoff());
+    let task = tokio::spawn(async move {
+        let mut stream = std::pin::pin!(stream);
+        while let Some(event) = stream.next().await {
+            if let Ok(watcher::Event::Apply(route) | watcher::Event::InitApply(route)) = event {
+                noted.lock().expect("no poison").push(weights_of(&route));
+            }
+        }
+    });
+    let recorded = Recorded { seen, task };
+    eventually(PATIENCE, async || (!recorded.seen.lock().expect("no poison").is_empty()).then_some(())).await;
+    recorded
+}
+
+impl Recorded {
+    /// Waits until the backends have had these weights.
+    pub async fn had(&self, wanted: &[u64]) {
+        let had = async || self.seen.lock().expect("no poison").iter().any(|weights| weights == wanted).then_some(());
+        eventually(PATIENCE, had).await;
+    }
 }

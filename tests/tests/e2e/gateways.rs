@@ -64,8 +64,9 @@ async fn weights_of_a_gateway_follow_an_app_that_moves(system: &System) {
 
     backends(system, &["web", "web-aws-public-c"]).await;
     weigh(system, &[100, 0]).await;
+    let recorded = gateways::record(system.member(AT)).await;
     let id = drain(system, "onprem", AT).await;
-    weigh(system, &[80, 20]).await;
+    recorded.had(&[80, 20]).await;
     succeeded(&drains::end(system, &id, "onprem", AT).await);
     assert_eq!((weights(system).await, system.home("web").await), (vec![0, 100], "public-c".to_owned()));
 

@@ -18,7 +18,7 @@ use super::relocating::no_pods;
 
 const HOST: &str = "shop.example";
 const PORT: u16 = 8080;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A system with pods that answer, and a group with a route.
 struct Shop {
@@ -49,6 +49,14 @@ impl Shop {
         let mut routes = self.system.client.get::<RouteList>("/v2/routes?project=e2e").await.unwrap().items;
         assert_eq!(routes.len(), 1, "{routes:?}");
         routes.remove(0)
+    }
+
+    /// Changes how traffic goes to a new copy.
+    async fn shifts(&self, shift: Value) {
+        let spec = json!({"app": "web", "service": "web", "servicePort": 80, "host": HOST, "port": self.port, "shift": shift});
+        let document = json!({"metadata": {"name": self.group.name}, "spec": spec});
+        let routes = format!("{}/routes", self.group.path());
+        self.system.client.upsert(&routes, &self.group.name, &document).await.unwrap();
     }
 
     async fn serves(&self) {
@@ -108,19 +116,32 @@ async fn no_request_fails_through_ten_moves_with_200_requests_per_second() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn weight_goes_to_the_new_copy_step_by_step() {
-    let shop = Shop::start(App::new("web", 300), json!({"steps": [20], "pauseSeconds": 3, "drainSeconds": 5})).await;
+    let shift = |pause: u32| json!({"steps": [20], "pauseSeconds": pause, "drainSeconds": 5});
+    let mut pause = 3;
+    let shop = Shop::start(App::new("web", 300), shift(pause)).await;
     let load = shop.load(50.0, false);
-    let seen = async {
+    loop {
+        let home = shop.system.home("web").await;
         // While the first share lasts, both copies get requests.
-        eventually(PATIENCE, async || {
+        let seen = eventually(Duration::from_secs(3600), async || {
             let backends = shop.route().await.backends;
-            let weights: Vec<u16> = backends.iter().map(|backend| backend.weight).collect();
-            (weights == [80, 20] && backends.iter().all(|backend| backend.requests > 0)).then_some(())
-        })
-        .await;
-    };
-    let (operation, ()) = tokio::join!(shop.moved(), seen);
-    succeeded(&operation);
+            let weight = |old: bool| backends.iter().find(|one| (one.cluster.cluster() == home) == old).map(|one| one.weight);
+            let shared = (weight(true), weight(false)) == (Some(80), Some(20));
+            (shared && backends.iter().all(|backend| backend.requests > 0)).then_some(())
+        });
+        let mut moved = std::pin::pin!(shop.moved());
+        tokio::select! {
+            () = seen => {
+                succeeded(&moved.as_mut().await);
+                break;
+            }
+            operation = &mut moved => succeeded(&operation),
+        }
+        // On a slow machine the share is over before anybody looks.
+        pause *= 4;
+        assert!(pause < 1000, "nobody has seen the first share");
+        shop.shifts(shift(pause)).await;
+    }
     none_failed(&load.end().await);
     shop.system.end().await;
 }
@@ -161,9 +182,9 @@ async fn move_whose_new_copy_never_gets_ready_is_undone_without_a_failed_request
 /// A move in which something happens to the new copy when it has a fifth of the traffic. It is undone, and no request fails. Nothing of
 /// the new copy is left once `ends` has been done.
 async fn interrupted(app: App, happens: impl AsyncFn(&Shop, &str), ends: impl AsyncFn(&Shop)) {
-    // What is left of the new copy is not waited for either.
+    // A new copy that is not ready any more is given up soon, and so is the wait for its end.
     let flags = [SOON_READY, ("orchestrator", "--gone-seconds=10")];
-    let shop = Shop::with(app, json!({"steps": [20], "pauseSeconds": 60, "drainSeconds": 5}), &flags).await;
+    let shop = Shop::with(app, json!({"steps": [20], "pauseSeconds": 600, "drainSeconds": 5}), &flags).await;
     let before = shop.system.home("web").await;
     let load = shop.load(30.0, false);
     let happens = async {
