@@ -57,7 +57,7 @@ impl Linked {
         };
         let agent = tokio::spawn(drover_link_agent::run(config));
         let asking = async || drover.get::<LinkState>(&link).await.expect("the link is known").fingerprint;
-        let fingerprint = eventually(Duration::from_secs(30), asking).await;
+        let fingerprint = eventually(Duration::from_secs(120), asking).await;
         drover.put(&format!("{link}/acceptance"), &json!({"fingerprint": fingerprint})).await.expect("it is accepted");
         Self { way, agent, _state: state }
     }

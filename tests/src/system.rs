@@ -252,7 +252,7 @@ impl System {
 
     /// Waits until Drover knows each member as ready and with so many nodes.
     async fn known(&self, nodes: usize) {
-        eventually(Duration::from_secs(60), async || {
+        eventually(Duration::from_secs(120), async || {
             let clusters = self.clusters().await;
             let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && c.nodes.len() == nodes).count();
             (ready == self.members.each.len()).then_some(())
@@ -298,7 +298,7 @@ impl System {
 
     /// Waits until decisions use this member again after it was closed.
     pub async fn opened(&self, name: &str) {
-        eventually(Duration::from_secs(60), async || {
+        eventually(Duration::from_secs(120), async || {
             self.clusters().await.iter().any(|c| c.cluster == name && c.cordoned.is_none()).then_some(())
         })
         .await;
@@ -313,7 +313,7 @@ impl System {
 
     /// Waits until `app` is ready on exactly the member `wanted`, without asking the member `skipped`, which cannot answer.
     pub async fn serves_except(&self, skipped: &str, app: &str, wanted: &str) {
-        eventually(Duration::from_secs(60), async || {
+        eventually(Duration::from_secs(120), async || {
             let mut homes = Vec::new();
             for member in self.members().iter().filter(|m| m.name != skipped) {
                 if member.ready(app).await > 0 {
@@ -347,7 +347,7 @@ impl System {
 
     /// Waits until `app` is ready on exactly these members (separated by commas).
     pub async fn serves_on(&self, app: &str, wanted: &str) {
-        eventually(Duration::from_secs(60), async || (self.serves(app).await == wanted).then_some(())).await;
+        eventually(Duration::from_secs(120), async || (self.serves(app).await == wanted).then_some(())).await;
     }
 
     /// Waits until the CPU use of every app is known.

@@ -103,7 +103,7 @@ async fn kubeconfig_of_a_logical_cloud_works_within_its_rights_and_not_beyond() 
         let client = user(&system, cluster).await;
         let own: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
         // The quota refuses everything until its controller has counted for the first time.
-        eventually(Duration::from_secs(60), async || {
+        eventually(Duration::from_secs(120), async || {
             matches!(code(own.create(&PostParams::default(), &map("mine")).await), 200 | 409).then_some(())
         })
         .await;
@@ -133,7 +133,7 @@ async fn kubeconfig_of_a_logical_cloud_works_within_its_rights_and_not_beyond() 
     succeeded(&ended(&system.client, &operation).await.unwrap());
     let admin = system.member("private-a").client.clone();
     let quotas: Api<ResourceQuota> = Api::namespaced(admin.clone(), NAMESPACE);
-    eventually(Duration::from_secs(60), async || {
+    eventually(Duration::from_secs(120), async || {
         let used = quotas.get("quota").await.unwrap().status?.used?;
         (used.get("pods")?.0 == "1").then_some(())
     })
@@ -152,7 +152,8 @@ async fn kubeconfig_of_a_logical_cloud_works_within_its_rights_and_not_beyond() 
     deployed(&system, "Instantiated").await;
     let own: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     // RBAC follows a change a moment later.
-    eventually(Duration::from_secs(30), async || (code(own.create(&PostParams::default(), &map("late")).await) == 403).then_some(())).await;
+    eventually(Duration::from_secs(120), async || (code(own.create(&PostParams::default(), &map("late")).await) == 403).then_some(()))
+        .await;
     assert_eq!(code(own.list(&ListParams::default()).await), 200);
     assert_eq!(code(quotas.get("quota").await), 404);
 
@@ -161,8 +162,8 @@ async fn kubeconfig_of_a_logical_cloud_works_within_its_rights_and_not_beyond() 
     }
     system.client.post(&format!("{CLOUD}/terminate"), None).await.unwrap();
     deployed(&system, "Terminated").await;
-    eventually(Duration::from_secs(30), async || (code(own.list(&ListParams::default()).await) == 403).then_some(())).await;
+    eventually(Duration::from_secs(120), async || (code(own.list(&ListParams::default()).await) == 403).then_some(())).await;
     let namespaces: Api<Namespace> = Api::all(admin);
-    eventually(Duration::from_secs(60), async || (code(namespaces.get(NAMESPACE).await) == 404).then_some(())).await;
+    eventually(Duration::from_secs(120), async || (code(namespaces.get(NAMESPACE).await) == 404).then_some(())).await;
     system.end().await;
 }

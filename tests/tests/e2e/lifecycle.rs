@@ -86,7 +86,7 @@ async fn terminate_leaves_nothing(system: &System) {
         assert!(member.pods().list(&Default::default()).await.unwrap().items.is_empty());
     }
     // Placement learns of the members' pods a little later.
-    eventually(Duration::from_secs(30), async || {
+    eventually(Duration::from_secs(120), async || {
         let clusters = system.clusters().await;
         clusters.iter().all(|c| c.apps.is_empty() && c.total.requested.cpu == 0).then_some(())
     })

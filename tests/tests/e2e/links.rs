@@ -19,7 +19,7 @@ async fn interrupt(system: &System) {
     let way = system.way_of_the_agent();
     let before = way.refused();
     way.cut();
-    eventually(Duration::from_secs(30), async || (way.refused() > before).then_some(())).await;
+    eventually(Duration::from_secs(120), async || (way.refused() > before).then_some(())).await;
     way.restore();
 }
 
@@ -33,7 +33,7 @@ async fn app_moves_to_a_cluster_and_leaves_it_while_its_link_breaks(system: &Sys
     let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
     // A link that breaks before the new copy has been written fails the move, and nothing else is planned into a cluster without an answer.
     let begun = async || (!system.member("public-c").deployed().await.is_empty()).then_some(());
-    eventually(Duration::from_secs(30), begun).await;
+    eventually(Duration::from_secs(120), begun).await;
     interrupt(system).await;
     let operation = ended(&system.client, &id).await.unwrap();
     succeeded(&operation);
@@ -79,7 +79,7 @@ async fn route_is_not_served_through_a_link(system: &System) {
         let plan = system.client.post("/v2/plans", Some(&order)).await.unwrap().body;
         (plan["state"] == "proposed").then_some(())
     };
-    eventually(Duration::from_secs(30), planned).await;
+    eventually(Duration::from_secs(120), planned).await;
     let id = site.verb(&system.client, "terminate").await.unwrap();
     succeeded(&ended(&system.client, &id).await.unwrap());
 }

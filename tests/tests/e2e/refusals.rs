@@ -143,7 +143,7 @@ async fn app_goes_to_the_cluster_that_accepts_its_objects(system: &System) {
     Api::all(client.clone()).create(&PostParams::default(), &definition).await.unwrap();
     let served =
         async || client.list_api_group_resources("e2e.example.com/v1").await.is_ok_and(|list| !list.resources.is_empty()).then_some(());
-    eventually(Duration::from_secs(60), served).await;
+    eventually(Duration::from_secs(120), served).await;
     let taken: Service =
         serde_json::from_value(json!({"metadata": {"name": "desk"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "theirs"}}}))
             .unwrap();

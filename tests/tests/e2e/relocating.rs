@@ -72,7 +72,7 @@ pub async fn no_pods(system: &System, member: &str, limited: bool) {
     let quota = serde_json::from_value(json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})).unwrap();
     quotas.create(&Default::default(), &quota).await.unwrap();
     // The quota takes effect when the quota controller has counted once.
-    eventually(Duration::from_secs(30), async || quotas.get("none").await.ok()?.status?.hard).await;
+    eventually(Duration::from_secs(120), async || quotas.get("none").await.ok()?.status?.hard).await;
 }
 
 async fn copy_that_never_gets_ready_goes_to_the_next_destination(system: &System) {
@@ -119,7 +119,7 @@ async fn move_is_undone_when_its_destination_becomes_unreachable(system: &System
     newcomer.approve(&system.client).await.unwrap();
     let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
     // The destination becomes unreachable when the copy exists there; without pods it does not get ready meanwhile.
-    eventually(Duration::from_secs(60), async || (!system.member("public-c").deployed().await.is_empty()).then_some(())).await;
+    eventually(Duration::from_secs(120), async || (!system.member("public-c").deployed().await.is_empty()).then_some(())).await;
     system.cut_off("public-c", true).await;
     let operation = ended(&system.client, &id).await.unwrap();
     failed(&operation, "destination_not_ready");
@@ -131,7 +131,7 @@ async fn move_is_undone_when_its_destination_becomes_unreachable(system: &System
     system.cut_off("public-c", false).await;
     no_pods(system, "public-c", false).await;
     // The copy that was left there is deleted when the member is back.
-    eventually(Duration::from_secs(90), async || system.member("public-c").deployed().await.is_empty().then_some(())).await;
+    eventually(Duration::from_secs(120), async || system.member("public-c").deployed().await.is_empty().then_some(())).await;
 }
 scenario!(move_is_undone_when_its_destination_becomes_unreachable, &drover_e2e::SHORT);
 
@@ -144,7 +144,7 @@ async fn newcomer_plans_again_when_a_foreign_pod_takes_the_room(system: &System)
     succeeded(&operation);
     assert_eq!(moves(&system.client, &operation).await.len(), 2, "one for the foreign pod, one for the newcomer");
     system.serves_on("newcomer", "private-a").await;
-    eventually(Duration::from_secs(30), async || {
+    eventually(Duration::from_secs(120), async || {
         let foreign = system.member("private-a").pods().get("foreign").await.unwrap();
         (foreign.status?.phase? == "Running").then_some(())
     })
