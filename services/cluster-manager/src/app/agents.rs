@@ -3,7 +3,6 @@
 use drover_api::agents::{AgentDocument, AgentMember, AgentOrders};
 use drover_scheduling::MemberState;
 use drover_service::Problem;
-use drover_store::StoreError;
 
 use super::App;
 use crate::resources::agent::{AGENT, AgentSpec};

@@ -7,7 +7,7 @@ use drover_api::members::{ClusterCheck, SecretKubeconfig};
 use drover_members::kubeconfig::vet;
 use drover_scheduling::{MemberKey, MemberState};
 use drover_service::{Problem, codes};
-use drover_store::{StoreError, StoreResult};
+use drover_store::StoreResult;
 use uuid::Uuid;
 
 use super::App;

@@ -12,7 +12,7 @@ use drover_api::members::{SecretKubeconfig, UserOrder, UserState};
 use drover_link::keys::{self, KeyError};
 use drover_scheduling::MemberKey;
 use drover_service::{Problem, codes};
-use drover_store::{StoreError, Timestamp, now};
+use drover_store::{Timestamp, now};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Api;

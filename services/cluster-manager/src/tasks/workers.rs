@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drover_scheduling::MemberKey;
 use drover_service::{Common, OnFailure, TaskHandle};
-use drover_store::{StoreError, StoreResult};
+use drover_store::StoreResult;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 

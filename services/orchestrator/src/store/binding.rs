@@ -118,13 +118,41 @@ fn all(rows: Vec<Row>) -> Vec<Binding> {
 /// # Errors
 /// The query failed.
 pub async fn put(tx: &mut PgConnection, binding: &Binding) -> StoreResult<()> {
-    sqlx::query("insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-        on conflict (id) do update set namespace = excluded.namespace, digest = excluded.digest, request = excluded.request, role = excluded.role,
-            operation = excluded.operation, changed_at = now()")
-        .bind(binding.id).bind(binding.dig.id).bind(&binding.dig.project).bind(&binding.dig.composite_app).bind(&binding.dig.version)
-        .bind(&binding.dig.name).bind(&binding.app).bind(&binding.member.0).bind(&binding.namespace).bind(&binding.digest)
-        .bind(Json(&binding.request)).bind(binding.role).bind(binding.operation).execute(tx).await?;
+    put_all(tx, std::slice::from_ref(binding)).await
+}
+
+/// Inserts bindings or replaces those of the same ids. No id may occur twice.
+///
+/// # Errors
+/// The query failed.
+pub async fn put_all(tx: &mut PgConnection, bindings: &[Binding]) -> StoreResult<()> {
+    if bindings.is_empty() {
+        return Ok(());
+    }
+    let ids = |of: fn(&Binding) -> Uuid| bindings.iter().map(of).collect::<Vec<_>>();
+    let texts = |of: fn(&Binding) -> &str| bindings.iter().map(of).collect::<Vec<_>>();
+    let sql =
+        "insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
+        select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+            $10::text[], $11::jsonb[], $12::text[], $13::uuid[])
+        on conflict (id) do update set namespace = excluded.namespace, digest = excluded.digest, request = excluded.request,
+            role = excluded.role, operation = excluded.operation, changed_at = now()";
+    sqlx::query(sql)
+        .bind(ids(|one| one.id))
+        .bind(ids(|one| one.dig.id))
+        .bind(texts(|one| &one.dig.project))
+        .bind(texts(|one| &one.dig.composite_app))
+        .bind(texts(|one| &one.dig.version))
+        .bind(texts(|one| &one.dig.name))
+        .bind(texts(|one| &one.app))
+        .bind(texts(|one| &one.member.0))
+        .bind(texts(|one| &one.namespace))
+        .bind(texts(|one| &one.digest))
+        .bind(bindings.iter().map(|one| Json(&one.request)).collect::<Vec<_>>())
+        .bind(bindings.iter().map(|one| one.role).collect::<Vec<_>>())
+        .bind(ids(|one| one.operation))
+        .execute(tx)
+        .await?;
     Ok(())
 }
 

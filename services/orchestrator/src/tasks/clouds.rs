@@ -10,7 +10,6 @@ use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Phase};
 use drover_api::members::UserOrder;
 use drover_api::scheduling::DigRef;
 use drover_service::{PeerError, TaskHandle};
-use drover_store::StoreError;
 use uuid::Uuid;
 
 use super::batch::each;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drover_api::bindings::{DesiredState, Phase};
 use drover_service::TaskHandle;
-use drover_store::{StoreError, StoreResult};
+use drover_store::StoreResult;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;

@@ -221,9 +221,7 @@ async fn lower_back(ctx: &mut Ctx<Update>) -> StepResult {
 }
 
 async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
-    for binding in targets(ctx)? {
-        binding::put(&mut *tx, &binding).await?;
-    }
+    binding::put_all(tx, &targets(ctx)?).await?;
     Ok(Outcome::next())
 }
 

@@ -44,7 +44,10 @@ pub async fn exists(store: &Store, digest: &str) -> StoreResult<bool> {
 
 /// The objects of a bundle; `None` if it is not stored.
 pub async fn get(store: &Store, digest: &str) -> StoreResult<Option<Vec<Value>>> {
-    Ok(get_all(store, [digest]).await?.remove(digest))
+    // Not as a list of one: Postgres would plan the statement each time.
+    let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = $1";
+    let row: Option<Row> = sqlx::query_as(sql).bind(digest).fetch_optional(store.pool()).await?;
+    row.map(|row| Ok(open(store, row)?.1)).transpose()
 }
 
 /// The objects of these bundles, by digest; bundles that are not stored are left out.
@@ -52,11 +55,11 @@ pub async fn get_all(store: &Store, digests: impl IntoIterator<Item = &str>) -> 
     let digests: Vec<&str> = digests.into_iter().collect();
     let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = any($1)";
     let rows: Vec<Row> = sqlx::query_as(sql).bind(digests).fetch_all(store.pool()).await?;
-    let key = store.key()?;
-    let opened = rows.into_iter().map(|(digest, sealed, plain)| {
-        let bytes = BUNDLES.open(key, &digest, sealed, plain)?;
-        let objects = serde_json::from_slice(&bytes).map_err(|error| StoreError::from(sqlx::Error::Decode(error.into())))?;
-        Ok((digest, objects))
-    });
-    opened.collect()
+    rows.into_iter().map(|row| open(store, row)).collect()
+}
+
+fn open(store: &Store, (digest, sealed, plain): Row) -> StoreResult<(String, Vec<Value>)> {
+    let bytes = BUNDLES.open(store.key()?, &digest, sealed, plain)?;
+    let objects = serde_json::from_slice(&bytes).map_err(|error| StoreError::from(sqlx::Error::Decode(error.into())))?;
+    Ok((digest, objects))
 }

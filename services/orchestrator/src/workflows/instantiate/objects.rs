@@ -14,9 +14,7 @@ use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
 
 pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> StepResult {
-    for binding in targets(ctx)? {
-        binding::put(&mut *tx, &binding).await?;
-    }
+    binding::put_all(tx, &targets(ctx)?).await?;
     Ok(Outcome::next())
 }
 

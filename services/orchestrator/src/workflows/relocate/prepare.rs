@@ -17,9 +17,8 @@ use crate::store::binding;
 use crate::store::{refusal, refused_destination};
 
 pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
-    for moving in &ctx.state.moves {
-        binding::put(&mut *tx, &moving.new_copy(ctx.id)).await?;
-    }
+    let copies: Vec<_> = ctx.state.moves.iter().map(|moving| moving.new_copy(ctx.id)).collect();
+    binding::put_all(tx, &copies).await?;
     Ok(Outcome::next())
 }
 
