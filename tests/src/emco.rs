@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine;
 use drover::hub::{Client, Problem, code};
 use drover_api::operations::Operation;
+pub use drover_testkit::free_port;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -223,12 +224,6 @@ impl Group {
         let id = self.verb(client, "instantiate").await?;
         ended(client, &id).await
     }
-}
-
-/// A port of loopback that nobody listens on.
-pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    listener.expect("a loopback port is free").port()
 }
 
 /// Repeats a request while Drover answers that it is overloaded.

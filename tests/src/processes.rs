@@ -1,20 +1,18 @@
 //! Drover as it runs in production: a process per service, with a Postgres server. Each process can be killed, stopped (SIGSTOP),
 //! started again, and given failpoints while it runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use drover::hub::Client;
 use drover_api::ledger::Claims;
 use drover_api::scheduling::Claim;
 use drover_store::failpoint::marker;
-use drover_testkit::{KillablePostgres, eventually};
+use drover_testkit::{KillablePostgres, eventually, free_port};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use reqwest::Url;
@@ -90,7 +88,7 @@ impl Processes {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let mut all = Self { postgres, database_url, directory, scheme, certificates, instances: BTreeMap::new() };
         let names = SERVICES.into_iter().chain(["gateway"]);
-        let ports: Vec<u16> = free_ports(names.clone().count());
+        let ports: Vec<u16> = names.clone().map(|_| free_port()).collect();
         let peers: Vec<(String, String)> =
             names.clone().zip(&ports).map(|(name, port)| (peer_variable(name), format!("{scheme}://127.0.0.1:{port}"))).collect();
         for (service, port) in names.zip(ports) {
@@ -104,7 +102,7 @@ impl Processes {
     /// Starts second processes of services under other names. Their peers are each other instead of the first processes; `environment` makes
     /// the variables of each from its name.
     pub async fn also(&mut self, seconds: &[(&'static str, &'static str)], environment: impl Fn(&str) -> Vec<(String, String)>) {
-        for ((name, service), port) in seconds.iter().zip(free_ports(seconds.len())) {
+        for ((name, service), port) in seconds.iter().map(|second| (second, free_port())) {
             let environment = self.instances[*service].environment.clone();
             self.instances.insert((*name).to_owned(), Instance { service, port, environment, child: None });
         }
@@ -122,7 +120,7 @@ impl Processes {
 
     /// Starts a process `traffic` of the data path, and orchestrator anew, so that it follows that process.
     pub async fn carry_routes(&mut self) {
-        let port = free_ports(1)[0];
+        let port = free_port();
         let orchestrator = self.instances.get_mut("orchestrator").expect("it was started");
         let mut environment = orchestrator.environment.clone();
         orchestrator.environment.push(("DROVER_TRAFFIC_URLS".to_owned(), format!("{}://127.0.0.1:{port}", self.scheme)));
@@ -280,23 +278,6 @@ pub(crate) async fn claims(placement: Url, token: &str) -> anyhow::Result<Vec<Cl
 
 fn peer_variable(service: &str) -> String {
     format!("DROVER_PEERS_{}", service.to_uppercase().replace('-', "_"))
-}
-
-/// Ports that are free now. This process never gives one twice, so tests that run at the same time do not meet each other's services.
-/// Another process may take one before it is used; then the service fails to start, and with it the test.
-fn free_ports(count: usize) -> Vec<u16> {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut held, mut ports) = (Vec::new(), Vec::new());
-    while ports.len() < count {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free");
-        let port = listener.local_addr().expect("it was just bound").port();
-        held.push(listener);
-        if given.insert(port) {
-            ports.push(port);
-        }
-    }
-    ports
 }
 
 /// The binary of the service, in the same target directory as this test.

@@ -170,8 +170,8 @@ impl Store {
         Ok(connected.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?)
     }
 
-    /// A connection for statements that only read. Each sees what is committed when it begins, as in a transaction; the two round trips
-    /// that begin and end one are saved.
+    /// A connection for statements that each stand alone: reads, or a single write. A read sees what is committed when it begins, as in a
+    /// transaction; the two round trips that begin and end one are saved.
     ///
     /// # Errors
     /// There is no free connection within [`StoreConfig::acquire_timeout`], or the server cannot be reached.

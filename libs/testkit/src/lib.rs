@@ -12,6 +12,7 @@ mod http;
 mod image;
 mod killable;
 mod needs;
+mod ports;
 mod postgres;
 
 pub mod openapi;
@@ -24,4 +25,5 @@ pub use http::HttpServer;
 pub use image::Image;
 pub use killable::KillablePostgres;
 pub use needs::needs;
+pub use ports::free_port;
 pub use postgres::{TestDb, prepared_cluster, prepared_db, seal_key, test_db, truncate};

@@ -139,7 +139,7 @@ async fn weight_goes_to_the_new_copy_step_by_step() {
         }
         // On a slow machine the share is over before anybody looks.
         pause *= 4;
-        assert!(pause < 1000, "nobody has seen the first share");
+        assert!(pause < 200, "nobody has seen the first share");
         shop.shifts(shift(pause)).await;
     }
     none_failed(&load.end().await);

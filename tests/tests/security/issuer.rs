@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use drover::hub::Client as Drover;
+use drover_e2e::emco::free_port;
 use drover_e2e::{API_TOKEN, System};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
@@ -156,7 +157,7 @@ async fn user_of_an_issuer_has_the_roles_of_user_and_groups() {
     let file = folder.path().join("secret");
     std::fs::write(&file, secret).unwrap();
     // The issuer must know the address of the gateway, and the gateway that of the issuer.
-    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let listen = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
     let issuer = Issuer::start(secret, &format!("http://{listen}/login/oidc/callback"));
     let flag = |name: &str, value: &str| ("gateway", format!("--{name}={value}"));
     let flags =

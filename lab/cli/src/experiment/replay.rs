@@ -115,7 +115,7 @@ fn case(members: u32, market: &Market, trace: &Trace, arms: &[DaysArm]) -> Resul
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} arrivals at {msg}, {elapsed} so far, {eta} left")?;
     let bar = ProgressBar::new((trace.apps.len() * arms.len()) as u64).with_style(style).with_message(format!("{members} members"));
     bar.enable_steady_tick(Duration::from_millis(500));
-    // The planner uses one thread, so that its CPU time is what it takes where nothing else runs.
+    // CPU time of the policy's own thread. The other policies run at the same time, which makes plans somewhat slower.
     let clock = || cpu() * 1e3;
     let run = |arm: &DaysArm| {
         let result = days(trace, market, &arm.policy, &clock, &|| bar.inc(1));

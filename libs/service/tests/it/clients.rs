@@ -123,7 +123,7 @@ async fn client_times_out_per_operation_with_a_retryable_error() {
     let mut limit = Duration::from_millis(100);
     let silent = loop {
         let placement = Placement::default().answers("GET /internal/claims", [Never]);
-        let peer = placement.serve().await.attempts(2).timeout(Duration::from_secs(600)).timeout_of("claim_list", limit);
+        let peer = placement.serve().await.attempts(2).timeout(Duration::from_secs(150)).timeout_of("claim_list", limit);
         let client: Client = peer.into();
         let silent = client.claim_list(None, None, None).await.answer(&client).unwrap_err();
         assert!(matches!(silent, PeerError::Unavailable { peer: "placement", .. }) && silent.is_retryable(), "{silent}");

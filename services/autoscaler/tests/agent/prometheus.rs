@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use drover_autoscaler::status::ConditionType;
-use drover_testkit::eventually;
+use drover_testkit::{eventually, free_port};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ async fn prometheus_source_treats_lost_series_as_missing() {
     let place = place.await;
     let (said, target, _server) = scraped().await;
     let say = |queue: f64, cpu: f64| said.send_replace(format!("queue_length {queue}\ncpu_share {cpu}\nexpired_total 3\n"));
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let port = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
     let scrape =
         json!({"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "app", "static_configs": [{"targets": [target]}]}]});
     let config = place.files.path().join("prometheus.yml");

@@ -10,7 +10,7 @@ use drover_autoscaler::agent::callers::AUDIENCE;
 use drover_autoscaler::policy::{ScalingPolicy, definition};
 use drover_autoscaler::wire::{Push, Standing};
 use drover_autoscaling::kpa::RequestReport;
-use drover_testkit::{eventually, needs};
+use drover_testkit::{eventually, free_port, needs};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -233,12 +233,12 @@ impl Agent {
     /// The same for an agent that may end before it listens.
     pub fn spawn(place: &TestNamespace, name: &str, kubeconfig: &Path, env: &[(&str, &str)]) -> Self {
         let log = place.files.path().join(format!("{name}.log"));
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
         let child = Command::new(env!("CARGO_BIN_EXE_drover-autoscaler"))
             .args(["agent", "--kubeconfig"])
             .arg(kubeconfig)
             .args(["--watch-namespace", &place.namespace, "--lease-namespace", &place.namespace])
-            .args(["--listen", &port.to_string(), "--advertise", &port.to_string()])
+            .args(["--listen", &address, "--advertise", &address])
             .env("NO_COLOR", "1")
             .env("AUTOSCALER_LEASE_SECONDS", "60")
             .envs(env.iter().copied())

@@ -3,7 +3,7 @@
 
 use drover_autoscaler::policy::ScalingPolicy;
 use drover_autoscaling::to_zero::{SCALE_TO_ZERO, is_expanded};
-use drover_testkit::eventually;
+use drover_testkit::{eventually, free_port};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
@@ -21,7 +21,7 @@ const NAME: &str = "drover-autoscaler-webhook";
 
 /// An address for the agent.
 pub fn free_address() -> String {
-    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// An agent that answers at this address, as soon as the API server knows its certificate.

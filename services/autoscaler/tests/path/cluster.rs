@@ -14,7 +14,7 @@ use drover_autoscaler::wire::{Push, Standing};
 use drover_autoscaling::kpa::{KpaObservation, KpaSpec};
 use drover_autoscaling::{Limits, Observation, Policy, Reading, ScalingState, decide};
 use drover_tasks::Tasks;
-use drover_testkit::{eventually, needs};
+use drover_testkit::{eventually, free_port, needs};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -203,7 +203,7 @@ async fn public_slice_switches_between_activator_and_pods() {
 
     // The slice exists already, with a port that is free on this machine: the agent keeps an app's port.
     namespace.public_service().await;
-    let port = TcpListener::bind((address, 0)).await.unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let service = PublicService { name: "cart".to_owned(), port_name: Some("web".to_owned()), ..PublicService::default() };
     let path = PublicPath { through: Through::Activator, activator_port: port, activators: vec![address], container_concurrency: 10 };
     let slice = slices::public_slice(&namespace.key(), &service, &path, &[]);

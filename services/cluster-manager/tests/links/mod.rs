@@ -9,7 +9,7 @@ use drover_link::wire::PROTOCOL;
 use drover_link_agent::Config as AgentConfig;
 use drover_link_agent::drill::{Drill, POINTS};
 use drover_scheduling::MemberState;
-use drover_testkit::{ChaosProxy, eventually};
+use drover_testkit::{ChaosProxy, eventually, free_port};
 use reqwest::Method;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -53,7 +53,7 @@ impl Linked {
 
     async fn with_certificates_of(seconds: u64) -> Self {
         // The next process is to listen on the same address.
-        let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let at = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
         let stack = Stack::with(|config, common| {
             (config.link_listen, config.link_certificate_seconds) = (Some(at), seconds);
             common.local_clusters = false;

@@ -1,12 +1,13 @@
 //! `drover image push` against the registry of the project Distribution, which runs here.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
+use drover_testkit::free_port;
 use serde_json::{Value, json};
 
 use crate::program::{DROVER, Process};
@@ -21,7 +22,7 @@ fn registry(folder: &Path, tls: Option<Value>) -> (Process, String) {
     let built = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
     assert!(built.status.success(), "the registry cannot be built");
     let program = Path::new(String::from_utf8(built.stdout).unwrap().trim()).join("registry");
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = format!("127.0.0.1:{}", free_port());
     std::fs::write(folder.join("users"), LINE).unwrap();
     let settings = json!({"version": "0.1", "log": {"level": "error"}, "http": {"addr": address, "tls": tls},
         "storage": {"filesystem": {"rootdirectory": folder.join("storage")}},

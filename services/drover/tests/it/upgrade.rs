@@ -29,7 +29,7 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 32] = [
+const BACK: [(&str, i64, &str); 30] = [
     ("cluster-manager", 3, "drop table member_user"),
     ("cluster-manager", 4, "drop table link; drop table link_authority"),
     ("cluster-manager", 5, "drop table link_authority_earlier /* the rest is gone with 4 */"),
@@ -62,7 +62,6 @@ const BACK: [(&str, i64, &str); 32] = [
     ("orchestrator", 25, "drop table refusal"),
     ("orchestrator", 26, "select 1 /* the table is gone with 11 */"),
     ("orchestrator", 27, "drop index deployment_revision_app_spreads"),
-    ("orchestrator", 28, "alter table binding reset (fillfactor)"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
@@ -74,7 +73,6 @@ const BACK: [(&str, i64, &str); 32] = [
     ("resource-synchronizer", 12, "alter table binding drop column bounds"),
     ("resource-synchronizer", 13, "drop index inventory_exports; alter table bundle drop column exports"),
     ("resources", 2, "alter table file drop column sealed, alter column bytes set not null"),
-    ("workflow", 2, "alter table workflow reset (fillfactor)"),
 ];
 
 /// Names of fields in what services store as JSON. They were snake_case.
@@ -118,15 +116,10 @@ fn sql(data: &Path, statements: &str) {
     });
 }
 
-/// SQL for the schemas that have a migration set: the one of the same name, of documents that of each service with documents, and of
-/// workflows that of the orchestrator.
+/// SQL for the schemas that have a migration set: the one of the same name, and of documents that of each service with documents.
 fn in_schema(set: &str, statements: &str) -> String {
     let name = set.replace('-', "_");
-    let schemas = match set {
-        "resources" => vec!["orchestrator", "cluster_manager", "migration"],
-        "workflow" => vec!["orchestrator"],
-        _ => vec![name.as_str()],
-    };
+    let schemas = if set == "resources" { vec!["orchestrator", "cluster_manager", "migration"] } else { vec![name.as_str()] };
     let statements = statements.replace("MIGRATIONS", &format!("_migrations_{name}"));
     schemas.into_iter().map(|schema| format!("set search_path to drover_{schema}; {statements};")).collect()
 }

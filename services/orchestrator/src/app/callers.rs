@@ -35,6 +35,8 @@ impl App {
         let mut db = self.store.acquire().await?;
         let group = group::at(&mut db, path).await?;
         let mut apps = deployment::approved_apps(&mut db, group.dig.id).await?;
+        // Rendering takes connections of its own.
+        drop(db);
         if apps.is_empty() {
             // A dry run of a new group approves nothing.
             apps = self.approve(path, true).await?.revision().into_iter().map(|revised| revised.app).collect();
@@ -45,6 +47,7 @@ impl App {
         }
         let mut items = Vec::new();
         if !services.is_empty() {
+            let mut db = self.store.acquire().await?;
             for other in bundle::running_elsewhere(&mut db, self.store.key()?, group.dig.id, &services).await? {
                 for service in called(&other.objects, &other.namespace, &services) {
                     let of = apps.iter().find(|app| app.demand.services.iter().any(|own| own == service));

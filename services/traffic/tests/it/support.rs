@@ -9,6 +9,7 @@ use drover_api::traffic::{CopyEndpoints, PortEndpoints, RouteBackend, RouteProto
 use drover_kubesim::StandIn;
 use drover_service::feed::FeedPage;
 use drover_service::{Common, FeedHub, Peers, Running};
+pub use drover_testkit::free_port;
 use drover_testkit::{HttpServer, eventually};
 use drover_traffic::Config;
 use tempfile::TempDir;
@@ -89,12 +90,6 @@ pub fn pod(name: &str) -> (StandIn, SocketAddr) {
     let stand_in = StandIn::start(&pod).expect("an address is free");
     let address = SocketAddr::new(IpAddr::V4(stand_in.address), POD_PORT);
     (stand_in, address)
-}
-
-/// A port that is free at the moment.
-pub fn free_port() -> u16 {
-    let open = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    open.local_addr().expect("it is open").port()
 }
 
 /// A process of the data path.

@@ -40,8 +40,8 @@ impl Ramp {
 
     /// Takes in whether a rate was served.
     pub fn tried(&mut self, rate: f64, served: bool) {
-        // No rate is tried that is not between those two.
         let again = self.doubtful.take().is_some();
+        // No rate is tried that is not between `served` and `too_high`.
         if served {
             self.served = Some(rate);
         } else if again {
