@@ -19,7 +19,7 @@ pub use agent::{Agent, Start};
 pub use containerd::{Containerd, Pod, Spec, Version, thaw_below};
 pub use image::{IMAGE, image};
 pub use processes::{contains, processes};
-pub use trial::{JOBS, POLICIES, Trial, trial};
+pub use trial::{JOBS, POLICIES, SWITCH, Trial, trial};
 pub use workflow::{Outcome, workflow};
 
 use drover_memory_guard::cgroup::Hierarchy;

@@ -24,6 +24,8 @@ const QUOTA: i64 = 1_000;
 const PERIOD: i64 = 25_000;
 /// Time limit against hanging; a trial takes two to four minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);
+/// What the guard's log says when its dead man's switch has released a container.
+pub const SWITCH: &str = "released by the dead man's switch";
 /// The compared policies; `none` is without a guard.
 pub const POLICIES: [&str; 4] = ["none", "paper", "bank", "gate-bank"];
 
@@ -60,7 +62,7 @@ pub async fn trial(program: &Path, policy: &'static str, seed: u64, cycles: u32)
     agent.status_when("it may act", |status| status.hindered.is_none()).await?;
     let outcome = workflow(&containerd, &jobs, SLOTS, PATIENCE).await.with_context(|| agent.log())?;
     let totals = agent.status_when("nothing is held any more", |status| status.pressure.held == 0).await?.totals;
-    let switched = agent.log().contains("released by the dead man's switch");
+    let switched = agent.log().contains(SWITCH);
     agent.stop().await?;
     Ok(Trial { policy, seed, outcome, totals: Some(totals), switched })
 }

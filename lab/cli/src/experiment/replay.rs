@@ -107,7 +107,7 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
 
 fn read(file: &PathBuf) -> Result<Trace> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Trace::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}. The first line is {HEADER}", file.display()))
+    Trace::parse(&text).map_err(|why| anyhow!("{}: {why}. The first line is {HEADER}", file.display()))
 }
 
 /// Runs each policy in a thread of its own.

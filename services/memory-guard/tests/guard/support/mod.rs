@@ -11,15 +11,12 @@ use std::time::{Duration, Instant};
 
 use drover_lab_node::{Start, Version, lacking};
 
-pub use drover_lab_node::PATIENCE;
+pub use drover_lab_node::{PATIENCE, SWITCH};
 
 /// Held by tests that load the whole machine and compare results, so that they run one after the other.
 pub static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_drover-memory-guard");
-
-/// What the log says when the dead man's switch has released a container.
-pub const SWITCH: &str = "released by the dead man's switch";
 
 /// Path of the agent's program.
 pub fn program() -> &'static Path {
