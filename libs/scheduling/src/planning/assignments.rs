@@ -73,6 +73,11 @@ impl<'a> Assignment<'a> {
         self.tiers.iter().all(|tier| tier.0 == ROOM)
     }
 
+    /// Whether some app has no room on its member, so that others have to move.
+    pub fn needs_moves(&self) -> bool {
+        self.tiers.iter().any(|tier| tier.0 == FULL || tier.0 == LESS_FULL)
+    }
+
     /// Whether some app would use room at a provider that it does not insist on.
     pub fn is_for_overflow(&self) -> bool {
         self.tiers.iter().any(|tier| tier.0 == LESS_ROOM)

@@ -29,17 +29,22 @@ pub(crate) struct Candidates<'a> {
     pub awaited: BTreeSet<&'a MemberKey>,
 }
 
-/// Examines every app on `rooms`. Apps of `newcomer` are never candidates.
-pub(crate) fn find<'a>(context: &PlanningContext<'a>, rooms: &[&'a MemberRoom], newcomer: Option<Uuid>) -> Candidates<'a> {
+/// Examines every app on `rooms`. Apps of `newcomer` are never candidates. `expanded` is shared by all calls for one plan.
+pub(crate) fn find<'a>(
+    context: &PlanningContext<'a>,
+    rooms: &[&'a MemberRoom],
+    newcomer: Option<Uuid>,
+    expanded: &mut Expanded<'a>,
+) -> Candidates<'a> {
     let mut movable = Vec::new();
     let mut excluded = Vec::new();
+    let mut awaited = BTreeSet::new();
     let nothing = Trial::default();
-    let mut expanded = Expanded::default();
     for room in rooms {
         for claim in context.ledger.claims_of(&room.key) {
             let word = context.movability.get(&(claim.dig.id, claim.request.app.as_str()));
             let priority = word.map_or(10, |w| w.priority);
-            match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, &mut expanded), Err) {
+            match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, expanded, &mut awaited), Err) {
                 Ok((destinations, copies)) => {
                     let mut candidate = Movable {
                         claim,
@@ -72,7 +77,7 @@ pub(crate) fn find<'a>(context: &PlanningContext<'a>, rooms: &[&'a MemberRoom], 
     }
     rank::sort(context, &mut movable);
     excluded.sort_by(|a, b| candidate_name(a).cmp(&candidate_name(b)));
-    Candidates { movable, excluded, awaited: expanded.awaited }
+    Candidates { movable, excluded, awaited }
 }
 
 fn candidate_name(c: &Candidate) -> (&str, &str, &str, &str, &str, &Uuid) {
@@ -182,11 +187,10 @@ fn immovable(claim: &Claim) -> Option<Exclusion> {
     })
 }
 
-/// A cache of expanded intents, since many apps have the same one, and the destinations whose capacity is expected soon.
+/// A cache of expanded intents, since many apps have the same one.
 #[derive(Default)]
-struct Expanded<'a> {
+pub(crate) struct Expanded<'a> {
     lately: Vec<(&'a PlacementTerms, Vec<Group<'a>>)>,
-    awaited: BTreeSet<&'a MemberKey>,
 }
 
 impl<'a> Expanded<'a> {
@@ -206,11 +210,13 @@ impl<'a> Expanded<'a> {
     }
 }
 
-/// The destinations of `claim`, by provider priority: members of known capacity with which every group of its intent stays satisfied.
+/// The destinations of `claim`, by provider priority: members of known capacity with which every group of its intent stays satisfied. Those
+/// whose capacity is expected soon are added to `awaited`.
 fn destinations<'a>(
     context: &PlanningContext<'a>,
     claim: &'a Claim,
     expanded: &mut Expanded<'a>,
+    awaited: &mut BTreeSet<&'a MemberKey>,
 ) -> Result<(Vec<&'a MemberRoom>, Copies<'a>), Exclusion> {
     let groups = expanded.groups(context, &claim.request.terms);
     let copies = Copies::of(claim, context.siblings(claim), groups);
@@ -264,7 +270,7 @@ fn destinations<'a>(
         let refused: Vec<String> = refused.iter().map(|refused| format!("{}: {}", refused.member, refused.reason)).collect();
         return Err(no("refused", format!("it recently did not become Ready where it could move: {}", refused.join("; "))));
     }
-    expanded.awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
+    awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
     if allowed.iter().any(|room| room.is_known()) {
         allowed.retain(|room| room.is_known());
         return Ok((allowed, copies));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::best::Best;
-use super::candidates::{Candidates, find, no};
+use super::candidates::{Candidates, Expanded, find, no};
 use super::context::PlanningContext;
 use super::problem::{Moves, RoomProblem};
 use super::report::{self, CUT, Found};
@@ -33,7 +33,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
     let Some(room) = context.ledger.room(member) else {
         return infeasible(format!("there is no cluster {member}"), Candidates::default(), effort);
     };
-    let mut candidates = find(context, &[room], None);
+    let mut candidates = find(context, &[room], None, &mut Expanded::default());
     // Claims that are leaving already need no move, and Drover's own agents stay as long as the member does.
     candidates
         .excluded

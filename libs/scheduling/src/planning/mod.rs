@@ -76,7 +76,7 @@ pub fn policy_test(
     let nobody = BTreeMap::new();
     let context = PlanningContext::new(ledger, movability, policy, &nobody, &[], external);
     let Some(room) = ledger.room(member) else { return Vec::new() };
-    let candidates = candidates::find(&context, &[room], None);
+    let candidates = candidates::find(&context, &[room], None, &mut candidates::Expanded::default());
     let movable = candidates.movable.iter().map(|m| report::candidate(m, false, None));
     movable.chain(candidates.excluded).collect()
 }

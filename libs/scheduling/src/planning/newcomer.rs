@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::assignments::{Assignment, Assignments};
 use super::best::FoundMoves;
-use super::candidates::{Candidates, find};
+use super::candidates::{Candidates, Expanded, find};
 use super::context::PlanningContext;
-use super::parameters::move_cost;
+use super::parameters::{least_move_cost, move_cost};
 use super::problem::RoomProblem;
 use super::report::{self, CUT, Found};
 use super::search::{NoMoves, VictimSearch};
@@ -19,7 +19,7 @@ use crate::explanations::{why_cordoned, why_unknown};
 use crate::reachability::why_out_of_reach;
 use crate::slot::Slot;
 use crate::work::Effort;
-use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
+use crate::{AppRequest, DigRef, Holds, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
 pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppRequest], effort: &mut Effort<'_>) -> PlanResult {
     // Sorted, so that the order of the apps in the request has no influence.
@@ -61,24 +61,22 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
             return PlanResult::Feasible(report::feasible(context, &case, Found::new(&candidates, Vec::new()), tried.members, effort));
         }
     }
-    let mut candidates: BTreeMap<Vec<&MemberKey>, Candidates<'_>> = BTreeMap::new();
+    let mut known = Known::default();
     let is_last = |assignment: &Assignment<'_>| assignments.last().is_some_and(|last| std::ptr::eq(assignment, last));
     for equal in assignments.chunk_by(Assignment::is_as_good) {
-        let mut best: Option<(f64, &Assignment<'_>, Vec<&MemberKey>, FoundMoves<'_>)> = None;
+        let mut best: Option<Choice<'_, '_>> = None;
         for assignment in equal {
-            let (from, result) = solve(context, dig, &slots, assignment, &mut candidates, !is_last(assignment), effort);
-            let movable = candidates.get(&from).map_or(&[][..], |l| &l.movable);
+            if best.as_ref().is_some_and(|best| best.is_at_least_as_good_as_any(context, assignment)) {
+                continue;
+            }
+            let (from, result) = solve(context, dig, &slots, assignment, &mut known, !is_last(assignment), effort);
+            let movable = known.by_members.get(&from).map_or(&[][..], |l| &l.movable);
             match result {
                 Ok(found) => {
                     let cost = found.moves.iter().map(|(j, to)| move_cost(context, &movable[*j], to)).sum::<f64>();
-                    // The most certain packing, then fewest victims, then fewest calls between clusters, then lowest cost; among equals the
-                    // first, by name.
-                    let less = |(c, than, _, other): &(f64, &Assignment<'_>, _, FoundMoves<'_>)| {
-                        let certain = other.holds.cmp(&found.holds).then(found.moves.len().cmp(&other.moves.len()));
-                        certain.then(assignment.waiting.total_cmp(&than.waiting)).then(cost.total_cmp(c)).is_lt()
-                    };
-                    if best.as_ref().is_none_or(less) {
-                        best = Some((cost, assignment, from, found));
+                    let choice = Choice { cost, assignment, from, found };
+                    if best.as_ref().is_none_or(|best| choice.is_better_than(best)) {
+                        best = Some(choice);
                     }
                 }
                 Err(stuck) => {
@@ -87,7 +85,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
                 }
             }
         }
-        if let Some((_, assignment, from, FoundMoves { moves, .. })) = best {
+        if let Some(Choice { assignment, from, found: FoundMoves { moves, .. }, .. }) = best {
             if moves.is_empty() && assignment.is_for_overflow() {
                 for home in assignment.homes.iter().flatten() {
                     tried.member(&home.key, "has room, but is less preferred; it is used for overflow and not by a plan".into());
@@ -95,14 +93,50 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
                 break;
             }
             let nobody = Candidates::default();
-            let from = candidates.get(&from).unwrap_or(&nobody);
+            let from = known.by_members.get(&from).unwrap_or(&nobody);
             let case = RoomProblem { context, slots: &slots, homes: &assignment.homes, movable: &from.movable };
             return PlanResult::Feasible(report::feasible(context, &case, Found::new(from, moves), tried.members, effort));
         }
     }
-    tried.awaited.extend(candidates.values().flat_map(|candidates| candidates.awaited.iter().copied().cloned()));
-    tried.candidates = candidates.into_values().flat_map(report::refused).collect();
+    tried.awaited.extend(known.by_members.values().flat_map(|candidates| candidates.awaited.iter().copied().cloned()));
+    tried.candidates = known.by_members.into_values().flat_map(report::refused).collect();
     PlanResult::Infeasible(tried.give_up(effort))
+}
+
+/// The candidates that a plan has found so far.
+#[derive(Default)]
+struct Known<'a> {
+    by_members: BTreeMap<Vec<&'a MemberKey>, Candidates<'a>>,
+    expanded: Expanded<'a>,
+}
+
+/// An assignment with the moves that make room for it.
+struct Choice<'s, 'a> {
+    cost: f64,
+    assignment: &'s Assignment<'a>,
+    /// The members whose apps are candidates.
+    from: Vec<&'a MemberKey>,
+    found: FoundMoves<'a>,
+}
+
+impl<'a> Choice<'_, 'a> {
+    /// The most certain packing, then fewest victims, then fewest calls between clusters, then lowest cost; among equals the first, by
+    /// name.
+    fn is_better_than(&self, other: &Self) -> bool {
+        let certain = other.found.holds.cmp(&self.found.holds).then(self.found.moves.len().cmp(&other.found.moves.len()));
+        certain.then(self.assignment.waiting.total_cmp(&other.assignment.waiting)).then(self.cost.total_cmp(&other.cost)).is_lt()
+    }
+
+    /// Whether no moves for a later, equally good assignment can be better. Where hundreds of members are alike, the candidates of most
+    /// need not be examined.
+    fn is_at_least_as_good_as_any(&self, context: &PlanningContext<'a>, later: &Assignment<'a>) -> bool {
+        let certain = self.found.holds == Holds::Any && self.found.moves.len() <= usize::from(later.needs_moves());
+        let cheapest = || {
+            let claims = later.homes.iter().flatten().flat_map(|room| context.ledger.claims_of(&room.key));
+            claims.map(|claim| least_move_cost(context, claim)).fold(f64::INFINITY, f64::min)
+        };
+        certain && self.assignment.waiting <= later.waiting && (self.found.moves.is_empty() || self.cost <= cheapest())
+    }
 }
 
 /// Finds the victims for an assignment: on its members without room, and if that fails, on all its members.
@@ -111,7 +145,7 @@ fn solve<'a>(
     dig: &DigRef,
     slots: &[Slot<'a>],
     assignment: &Assignment<'a>,
-    candidates: &mut BTreeMap<Vec<&'a MemberKey>, Candidates<'a>>,
+    known: &mut Known<'a>,
     more: bool,
     effort: &mut Effort<'_>,
 ) -> (Vec<&'a MemberKey>, Result<FoundMoves<'a>, NoMoves>) {
@@ -119,7 +153,8 @@ fn solve<'a>(
     let (open, members) = (bare.open(), bare.members());
     let mut attempt = |rooms: &[&'a MemberRoom], more: bool| {
         let keys: Vec<&MemberKey> = rooms.iter().map(|room| &room.key).collect();
-        let from = candidates.entry(keys.clone()).or_insert_with(|| find(context, rooms, Some(dig.id)));
+        let Known { by_members, expanded } = &mut *known;
+        let from = by_members.entry(keys.clone()).or_insert_with(|| find(context, rooms, Some(dig.id), expanded));
         (
             keys,
             VictimSearch {

@@ -131,11 +131,15 @@ fn image_bytes_missing(ledger: &Ledger, claim: &Claim, destination: &MemberRoom)
     known.then(|| sizes.into_iter().fold(0, u64::saturating_add) as f64)
 }
 
+/// The least that [`move_cost`] can be for an app, whatever its destination.
+pub(crate) fn least_move_cost(context: &PlanningContext<'_>, claim: &Claim) -> f64 {
+    let ready = observed(context.ledger, claim).and_then(|o| o.ready_s).unwrap_or(READY_S);
+    ready + VOLUME_S * f64::from(claim.request.demand.volumes)
+}
+
 /// Estimated seconds for moving a candidate to `destination`. Images without a reported size count 0.
 pub(crate) fn move_cost(context: &PlanningContext<'_>, candidate: &Movable<'_>, destination: &MemberRoom) -> f64 {
-    let observed = observed(context.ledger, candidate.claim);
     let bytes = image_bytes_missing(context.ledger, candidate.claim, destination).unwrap_or(0.0);
     let bandwidth = context.policy.parameters.get("bandwidth").and_then(|p| p.value).filter(|b| *b > 0.0).unwrap_or(BANDWIDTH);
-    let ready = observed.and_then(|o| o.ready_s).unwrap_or(READY_S);
-    bytes / bandwidth + ready + VOLUME_S * f64::from(candidate.claim.request.demand.volumes)
+    bytes / bandwidth + least_move_cost(context, candidate.claim)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::candidates::{Candidates, find};
+use super::candidates::{Candidates, Expanded, find};
 use super::context::PlanningContext;
 use super::problem::RoomProblem;
 use super::report::{self, Found};
@@ -38,7 +38,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, claims: &[
     let Some(room) = context.ledger.room(member) else {
         return infeasible(format!("there is no cluster {member}"), Candidates::default(), effort);
     };
-    let mut candidates = find(context, &[room], None);
+    let mut candidates = find(context, &[room], None, &mut Expanded::default());
     candidates.movable.retain(|movable| claims.contains(&movable.claim.id));
     candidates.excluded.retain(|excluded| claims.contains(&excluded.claim));
     effort.examined += u64::try_from(candidates.movable.len()).unwrap_or(u64::MAX);

@@ -70,6 +70,24 @@ fn fewest_moves_spends_the_search_on_fewer_victims() {
 }
 
 #[test]
+fn members_that_are_alike_are_examined_only_if_a_move_there_may_be_cheaper() {
+    let names: Vec<String> = (0..100).map(|i| format!("x+m{i:03}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).chain(["y+spare"]).collect();
+    let mut fleet = TestFleet::default().member("y+spare", 2, &[100_000]);
+    for (i, name) in all[..100].iter().enumerate() {
+        fleet =
+            fleet.member(name, 1, &[1000]).running(&format!("one{i:03}"), name, 500, &all).running(&format!("two{i:03}"), name, 500, &all);
+    }
+    let new = vec![app("new", demand(1, 500), any_of(&all[..100]))];
+    let found = feasible(fleet.plan(new.clone()));
+    assert_eq!(moves(&found), ["one000>y+spare"]);
+    assert!(found.examined < 10, "{} sets were examined", found.examined);
+    // Its pods become Ready sooner than all others.
+    let sooner = fleet.observed("two070", Observed { ready_s: Some(1.0), ..Observed::default() }).priority("two070", 1);
+    assert_eq!(moves(&feasible(sooner.plan(new))), ["two070>y+spare"]);
+}
+
+#[test]
 fn replayed_search_gives_the_same_plan() {
     let (fleet, new) = scattered(&[6, 7, 8, 9, 10, 11, 12]);
     let (ledger, request) = (fleet.ledger(), fleet.newcomer(new));
