@@ -14,9 +14,11 @@ use drover_service::clients::cluster_manager;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, SealKey, Store, StoreConfig, StoreError};
+use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
+use crate::recent_bundles::RecentBundles;
 use crate::shared::Shared;
 use crate::store;
 
@@ -131,6 +133,7 @@ pub struct App {
     /// Whether the list of members has been received, so that a member without a worker is not registered.
     members_known: Arc<AtomicBool>,
     store_writes: Arc<Semaphore>,
+    recent_bundles: Arc<RecentBundles>,
     /// Values that bindings have in common, kept once.
     pub shared: Arc<Shared>,
 }
@@ -186,14 +189,25 @@ impl App {
             members_known: Arc::default(),
             names_due: Arc::default(),
             store_writes: Arc::new(Semaphore::new(STORE_WRITES)),
+            recent_bundles: Arc::default(),
             shared: Arc::new(shared),
         })
     }
 
     /// Stores a bundle.
-    pub async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), Error> {
+    pub async fn put_bundle(&self, digest: &str, bundle: Bundle) -> Result<(), Error> {
         let exports = flatten(&bundle.objects)?.iter().any(store::bundles::is_export);
-        Ok(store::bundles::put(&self.store, digest, &bundle.objects, exports).await?)
+        let bytes = store::bundles::put(&self.store, digest, &bundle.objects, exports).await?;
+        self.recent_bundles.keep(digest, bundle.objects, bytes);
+        Ok(())
+    }
+
+    /// The objects of a bundle; `None` if it is not stored.
+    pub async fn bundle(&self, digest: &str) -> Result<Option<Arc<Vec<Value>>>, StoreError> {
+        match self.recent_bundles.get(digest) {
+            Some(objects) => Ok(Some(objects)),
+            None => Ok(store::bundles::get(&self.store, digest).await?.map(Arc::new)),
+        }
     }
 
     /// Stores a desired binding and wakes its member's worker.

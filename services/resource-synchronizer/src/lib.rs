@@ -22,6 +22,7 @@ mod http;
 mod links;
 mod names;
 mod preflight;
+mod recent_bundles;
 mod routes;
 mod shared;
 mod store;

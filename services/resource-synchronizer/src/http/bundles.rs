@@ -11,6 +11,6 @@ use crate::app::App;
 #[utoipa::path(put, path = "/internal/bundles/{digest}", operation_id = "bundle_put", tag = "peer",
     params(("digest" = String, Path)), request_body = Bundle, responses((status = 200, description = "Stored", body = Value)))]
 pub async fn put(State(app): State<App>, Path(digest): Path<String>, Json(bundle): Json<Bundle>) -> Result<Json<Value>, Problem> {
-    app.put_bundle(&digest, &bundle).await?;
+    app.put_bundle(&digest, bundle).await?;
     Ok(Json(Value::Null))
 }

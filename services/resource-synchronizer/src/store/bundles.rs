@@ -21,8 +21,8 @@ pub async fn seal_all(store: &Store) -> StoreResult<()> {
 }
 
 /// Stores objects under their digest, and whether they export Services. Of a digest that is stored only the latter changes: an earlier version
-/// did not know it.
-pub async fn put(store: &Store, digest: &str, objects: &[Value], exports: bool) -> StoreResult<()> {
+/// did not know it. Returns the size of the objects in bytes.
+pub async fn put(store: &Store, digest: &str, objects: &[Value], exports: bool) -> StoreResult<usize> {
     let plain = serde_json::to_vec(objects).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let sealed = store.key()?.seal(BUNDLES.place(digest), &plain);
     sqlx::query(
@@ -32,21 +32,24 @@ pub async fn put(store: &Store, digest: &str, objects: &[Value], exports: bool) 
     .bind(digest)
     .bind(sealed)
     .bind(exports)
-    .execute(store.pool())
+    .execute(&mut *store.acquire().await?)
     .await?;
-    Ok(())
+    Ok(plain.len())
 }
 
 /// Whether a bundle is stored.
 pub async fn exists(store: &Store, digest: &str) -> StoreResult<bool> {
-    Ok(sqlx::query_scalar("select exists (select from bundle where digest = $1)").bind(digest).fetch_one(store.pool()).await?)
+    Ok(sqlx::query_scalar("select exists (select from bundle where digest = $1)")
+        .bind(digest)
+        .fetch_one(&mut *store.acquire().await?)
+        .await?)
 }
 
 /// The objects of a bundle; `None` if it is not stored.
 pub async fn get(store: &Store, digest: &str) -> StoreResult<Option<Vec<Value>>> {
     // Not as a list of one: Postgres would plan the statement each time.
     let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = $1";
-    let row: Option<Row> = sqlx::query_as(sql).bind(digest).fetch_optional(store.pool()).await?;
+    let row: Option<Row> = sqlx::query_as(sql).bind(digest).fetch_optional(&mut *store.acquire().await?).await?;
     row.map(|row| Ok(open(store, row)?.1)).transpose()
 }
 
@@ -54,7 +57,7 @@ pub async fn get(store: &Store, digest: &str) -> StoreResult<Option<Vec<Value>>>
 pub async fn get_all(store: &Store, digests: impl IntoIterator<Item = &str>) -> StoreResult<HashMap<String, Vec<Value>>> {
     let digests: Vec<&str> = digests.into_iter().collect();
     let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = any($1)";
-    let rows: Vec<Row> = sqlx::query_as(sql).bind(digests).fetch_all(store.pool()).await?;
+    let rows: Vec<Row> = sqlx::query_as(sql).bind(digests).fetch_all(&mut *store.acquire().await?).await?;
     rows.into_iter().map(|row| open(store, row)).collect()
 }
 

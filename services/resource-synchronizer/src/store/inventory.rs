@@ -7,6 +7,7 @@ use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_members::{Applied, Object, ObjectId, Scaled};
 use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 /// One object of a binding as it was last applied.
@@ -44,7 +45,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
          from inventory i join binding b on b.id = i.binding where b.member = $1",
     )
     .bind(&member.0)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
     let mut inventories: BTreeMap<Uuid, Inventory> = BTreeMap::new();
     for Raw { binding, api_version, kind, namespace, name, digest, uid, generation, resource_version, scaled_by, replicas } in rows {
@@ -57,21 +58,34 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
     Ok(inventories)
 }
 
-/// Records which objects are about to be applied, and that the member may have leftovers of these kinds from now on. Returns false,
-/// and writes nothing, if the desired state has changed in the meantime.
-pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object]) -> StoreResult<bool> {
+/// The numbers of replicas that other field managers have chosen for workloads.
+pub type Replicas = BTreeMap<ObjectId, i32>;
+
+/// Records which objects are about to be applied, and that the member may have leftovers of these kinds from now on. Returns `None`, and
+/// writes nothing, if the desired state has changed in the meantime.
+///
+/// If asked for, it returns the numbers of replicas of the same app's workloads in other members; the largest where there are several.
+pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object], elsewhere: bool) -> StoreResult<Option<Replicas>> {
     let column = |of: fn(&Object) -> &str| objects.iter().map(of).map(str::to_owned).collect::<Vec<String>>();
     let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
-    let done = sqlx::query(
+    let (recorded, running): (bool, Json<Vec<Running>>) = sqlx::query_as(
         "with newest as (
              select from binding where id = $1 and member = $7 and namespace = $8 and digest = $9 and fence = $10 and present = $11
          ), kinds as (
              insert into member_kind (member, api_version, kind)
              select distinct $7, * from unnest($2::text[], $3::text[]) where exists (table newest) on conflict do nothing
+         ), recorded as (
+             insert into inventory (binding, api_version, kind, namespace, name, digest)
+             select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) where exists (table newest)
+             on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null
+             returning 1
+         ), running as (
+             select i.api_version, i.kind, i.namespace, i.name, max(i.replicas) as replicas
+             from binding b join inventory i on i.binding = b.id
+             where $12 and b.dig ->> 'id' = $13 and b.app = $14 and b.member <> $7 and b.present and i.scaled_by is not null
+             group by 1, 2, 3, 4
          )
-         insert into inventory (binding, api_version, kind, namespace, name, digest)
-         select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) where exists (table newest)
-         on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null",
+         select exists (table recorded), coalesce((select json_agg(running) from running), '[]')",
     )
     .bind(desired.id)
     .bind(&api_versions)
@@ -84,9 +98,26 @@ pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object])
     .bind(&*desired.digest)
     .bind(desired.fence)
     .bind(desired.state == DesiredState::Present)
-    .execute(store.pool())
+    .bind(elsewhere)
+    .bind(desired.dig.id.to_string())
+    .bind(&desired.app)
+    .fetch_one(&mut *store.acquire().await?)
     .await?;
-    Ok(done.rows_affected() > 0)
+    let replicas = running
+        .0
+        .into_iter()
+        .map(|Running { api_version, kind, namespace, name, replicas }| (ObjectId { api_version, kind, namespace, name }, replicas));
+    Ok(recorded.then(|| replicas.collect()))
+}
+
+/// A workload that another field manager has scaled.
+#[derive(serde::Deserialize)]
+struct Running {
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    replicas: i32,
 }
 
 /// Records the member's answers to the first of these objects.
@@ -114,27 +145,9 @@ pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: 
     .bind(versions)
     .bind(scaled_by)
     .bind(replicas)
-    .execute(store.pool())
+    .execute(&mut *store.acquire().await?)
     .await?;
     Ok(())
-}
-
-/// The numbers of replicas that other field managers have chosen for the workloads of the same app in other members; the largest where
-/// there are several.
-pub async fn scaled_elsewhere(store: &Store, desired: &DesiredBinding) -> StoreResult<BTreeMap<ObjectId, i32>> {
-    let rows: Vec<(String, String, String, String, i32)> = sqlx::query_as(
-        "select i.api_version, i.kind, i.namespace, i.name, max(i.replicas)
-         from binding b join inventory i on i.binding = b.id
-         where b.dig ->> 'id' = $1 and b.app = $2 and b.member <> $3 and b.present and i.scaled_by is not null
-         group by 1, 2, 3, 4",
-    )
-    .bind(desired.dig.id.to_string())
-    .bind(&desired.app)
-    .bind(&desired.member.0)
-    .fetch_all(store.pool())
-    .await?;
-    let workload = |(api_version, kind, namespace, name, replicas)| (ObjectId { api_version, kind, namespace, name }, replicas);
-    Ok(rows.into_iter().map(workload).collect())
 }
 
 /// An object that another app contains.
@@ -172,7 +185,7 @@ pub async fn held_by_others(store: &Store, desired: &DesiredBinding) -> StoreRes
     .bind(&desired.member.0)
     .bind(desired.dig.id.to_string())
     .bind(&desired.app)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
     let held = |Raw { binding, dig: group, app, api_version, kind, namespace, name, digest, stand_in }| {
         let object = ObjectId { api_version, kind, namespace, name };
@@ -193,14 +206,17 @@ pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId, kept: Option<&s
     .bind(&id.namespace)
     .bind(&id.name)
     .bind(kept)
-    .execute(store.pool())
+    .execute(&mut *store.acquire().await?)
     .await?;
     Ok(())
 }
 
 /// Kinds that were applied in a member and may still have objects of this installation.
 pub async fn kinds(store: &Store, member: &MemberKey) -> StoreResult<Vec<(String, String)>> {
-    Ok(sqlx::query_as("select api_version, kind from member_kind where member = $1").bind(&member.0).fetch_all(store.pool()).await?)
+    Ok(sqlx::query_as("select api_version, kind from member_kind where member = $1")
+        .bind(&member.0)
+        .fetch_all(&mut *store.acquire().await?)
+        .await?)
 }
 
 /// Deletes the kinds of a member of which no binding has an object, except those in `kept`. Returns the deleted kinds.
@@ -218,6 +234,6 @@ pub async fn forget_kinds(store: &Store, member: &MemberKey, kept: BTreeSet<(Str
     .bind(&member.0)
     .bind(api_versions)
     .bind(kinds)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?)
 }

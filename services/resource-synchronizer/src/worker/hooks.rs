@@ -328,7 +328,7 @@ impl Worker {
         let desired = bound.row.desired.clone();
         let owner = self.owner(&self.bindings[&id]);
         let (app, member) = (self.app.clone(), member.clone());
-        let write = Write { app, member, owner, desired, new: due.clone(), due, uids: vec![None], starts: vec![None], shared };
+        let write = Write { app, member, owner, desired, new: due.clone(), due, uids: vec![None], starting: vec![false], shared };
         Ok(self.begin(id, write))
     }
 }

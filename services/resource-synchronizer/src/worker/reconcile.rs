@@ -98,7 +98,7 @@ impl Worker {
         }
         let desired = bound.row.desired.clone();
         let owner = self.owner(bound);
-        let Some(bundle) = store::bundles::get(&self.app.store, &desired.digest).await? else {
+        let Some(bundle) = self.app.bundle(&desired.digest).await? else {
             let reason = format!("there is no bundle {}", desired.digest);
             return Ok(self.fail(id, Failure::new("preflight_failed", reason)));
         };
@@ -132,14 +132,11 @@ impl Worker {
             };
             return Ok(if told || outcome != Outcome::Settled { outcome } else { Outcome::Again });
         }
-        // A copy that was moved here starts with as many replicas as the other one runs.
-        let unapplied = |object: &Object| self.bindings[&id].inventory.get(&object.id).is_none_or(|item| item.applied.is_none());
-        let starting = due.iter().any(|object| object.may_be_scaled() && unapplied(object));
-        let running = if starting { store::inventory::scaled_elsewhere(&self.app.store, &desired).await? } else { Default::default() };
-        let starts = due.iter().map(|object| running.get(&*object.id).copied().filter(|_| unapplied(object))).collect();
         // An object applied with the same digest passed its preflight then; only new or changed objects need one.
         let inventory = &self.bindings[&id].inventory;
         let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
+        let unapplied = |object: &Object| inventory.get(&object.id).is_none_or(|item| item.applied.is_none());
+        let starting = due.iter().map(|object| object.may_be_scaled() && unapplied(object)).collect();
         let shared = match self.sharers(member, id, &due).await? {
             Ok(shared) => self.with_names(id, &due, shared),
             Err(None) => return Ok(Outcome::Again),
@@ -151,7 +148,7 @@ impl Worker {
             owner,
             new: due.iter().filter(|object| !known(object)).cloned().collect(),
             uids: due.iter().map(|object| self.uid(id, &object.id)).collect(),
-            starts,
+            starting,
             shared,
             desired,
             due,

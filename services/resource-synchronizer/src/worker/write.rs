@@ -37,8 +37,8 @@ pub struct Write {
     pub due: Vec<Object>,
     /// The known uid of each.
     pub uids: Vec<Option<Arc<str>>>,
-    /// The number of replicas with which each starts, if this copy was moved here and another number runs where it was.
-    pub starts: Vec<Option<i32>>,
+    /// Whether each is a workload that starts with as many replicas as run of it in another member, if this copy is moved here.
+    pub starting: Vec<bool>,
     /// Those that apps may share, and the other bindings that contain them.
     pub shared: Sharers,
     /// Those among them that need a preflight.
@@ -93,7 +93,7 @@ impl Write {
     /// Runs the write.
     pub async fn run(self) -> Written {
         let (intended, (applied, end)) = match self.prepare().await {
-            Ok(()) => (true, self.change().await),
+            Ok(starts) => (true, self.change(&starts).await),
             Err(end) => (false, (Vec::new(), end)),
         };
         Written { id: self.desired.id, due: self.due, intended, applied, end }
@@ -105,8 +105,9 @@ impl Write {
         self.due.len() == 1 && self.uids.iter().all(Option::is_none)
     }
 
-    /// Runs the preflight and records the intention.
-    async fn prepare(&self) -> Result<(), WriteEnd> {
+    /// Runs the preflight and records the intention. Returns the number of replicas with which each object starts, if it is not the one
+    /// that the object says.
+    async fn prepare(&self) -> Result<Vec<Option<i32>>, WriteEnd> {
         if !self.new.is_empty() && !self.is_single() {
             let against =
                 self.member.preflight(&self.new, &self.owner, &self.desired.namespace, &self.shared).await.map_err(Error::from)?;
@@ -120,18 +121,21 @@ impl Write {
         }
         let _turn = self.app.turn_to_write().await;
         // The preflight took time: the desired state may have changed.
-        match store::inventory::intend(&self.app.store, &self.desired, &self.due).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(WriteEnd::Later),
+        match store::inventory::intend(&self.app.store, &self.desired, &self.due, self.starting.contains(&true)).await {
+            Ok(Some(elsewhere)) => {
+                let start = |(object, starting): (&Object, &bool)| elsewhere.get(&*object.id).copied().filter(|_| *starting);
+                Ok(self.due.iter().zip(&self.starting).map(start).collect())
+            }
+            Ok(None) => Err(WriteEnd::Later),
             Err(error) => Err(Error::from(error).into()),
         }
     }
 
     /// Applies the objects and records the member's answers. If one fails, those before it are applied. An answer that could not be
     /// recorded counts as none.
-    async fn change(&self) -> (Vec<Applied>, WriteEnd) {
+    async fn change(&self, starts: &[Option<i32>]) -> (Vec<Applied>, WriteEnd) {
         let mut applied = Vec::new();
-        let done = self.apply(&mut applied).await;
+        let done = self.apply(starts, &mut applied).await;
         if let Err(error @ Error::Injected(_)) = done {
             return (Vec::new(), WriteEnd::Broken(error));
         }
@@ -147,14 +151,14 @@ impl Write {
         if self.is_single() && !self.new.is_empty() { PREFLIGHT } else { APPLY }
     }
 
-    async fn apply(&self, applied: &mut Vec<Applied>) -> Result<(), Error> {
+    async fn apply(&self, starts: &[Option<i32>], applied: &mut Vec<Applied>) -> Result<(), Error> {
         let brought: BTreeSet<&str> =
             self.due.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str()).collect();
         let used: BTreeSet<&str> = self.due.iter().map(|object| object.id.namespace.as_str()).filter(|name| !name.is_empty()).collect();
         for namespace in used.difference(&brought) {
             self.member.ensure_namespace(namespace, self.app.hub).await?;
         }
-        for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
+        for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let carried =
                 uid.is_none() && carry::is_learner(object) && carry::learned(&self.app, &self.member, &self.desired, object).await;
