@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use drover_store::{StoreError, StoreResult, Timestamp, Tx};
+use drover_store::{Store, StoreError, StoreResult, Timestamp, Tx};
 use serde_json::Value;
-use sqlx::{FromRow, PgConnection, PgPool, Row as _};
+use sqlx::{FromRow, PgConnection, Row as _};
 use uuid::Uuid;
 
 use crate::runner::StepInfo;
@@ -45,7 +45,22 @@ pub(crate) struct StepRow {
     pub started_at: Timestamp,
 }
 
-const STEP_COLUMNS: &str = "seq, name, round, output, started_at";
+/// A claimed workflow, and its current step if that was started before.
+pub(crate) struct Claimed {
+    pub row: WorkflowRow,
+    pub started: Option<StepRow>,
+}
+
+impl FromRow<'_, sqlx::postgres::PgRow> for Claimed {
+    fn from_row(row: &sqlx::postgres::PgRow) -> sqlx::Result<Self> {
+        let step = |seq| {
+            let (name, round) = (row.try_get("name")?, row.try_get("started_round")?);
+            Ok::<_, sqlx::Error>(StepRow { seq, name, round, output: row.try_get("output")?, started_at: row.try_get("started_at")? })
+        };
+        let started = row.try_get::<Option<i32>, _>("started_seq")?.map(step).transpose()?;
+        Ok(Self { row: WorkflowRow::from_row(row)?, started })
+    }
+}
 
 /// A workflow that is to be inserted.
 #[derive(Clone, Debug)]
@@ -114,8 +129,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub async fn lock(pool: &PgPool, id: Uuid, fence: i64) -> Result<Self, JournalError> {
-        let mut tx = drover_store::begin(pool).await?;
+    pub async fn lock(store: &Store, id: Uuid, fence: i64) -> Result<Self, JournalError> {
+        let mut tx = store.begin().await?;
         let row: Option<(bool,)> =
             sqlx::query_as("select cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update")
                 .bind(id)
@@ -128,8 +143,8 @@ impl Guard {
 
     /// Locks the workflow and inserts the journal row of a step. No step is returned when a cancel was requested: nothing is started
     /// then.
-    pub async fn begin(pool: &PgPool, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<(Self, Option<StepRow>), JournalError> {
-        let mut tx = drover_store::begin(pool).await?;
+    pub async fn begin(store: &Store, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<(Self, Option<StepRow>), JournalError> {
+        let mut tx = store.begin().await?;
         let Begun { cancel_requested, step } = begin_step(&mut *tx, row, seq, step).await?;
         Ok((Self { tx, cancel_requested, id: row.id }, step))
     }
@@ -276,17 +291,12 @@ impl FromRow<'_, sqlx::postgres::PgRow> for Begun {
 }
 
 /// Journals the start of a step, unless a cancel was requested before the pivot.
-pub(crate) async fn begin_step<'e>(
-    executor: impl sqlx::PgExecutor<'e>,
-    row: &WorkflowRow,
-    seq: i32,
-    step: &StepInfo,
-) -> Result<Begun, JournalError> {
-    insert_step(executor, row, seq, step, row.past_pivot).await
+pub(crate) async fn begin_step(connection: &mut PgConnection, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<Begun, JournalError> {
+    insert_step(connection, row, seq, step, row.past_pivot).await
 }
 
-async fn insert_step<'e>(
-    executor: impl sqlx::PgExecutor<'e>,
+async fn insert_step(
+    connection: &mut PgConnection,
     row: &WorkflowRow,
     seq: i32,
     step: &StepInfo,
@@ -300,7 +310,7 @@ async fn insert_step<'e>(
         .bind(row.round)
         .bind(step.kind == crate::definition::StepKind::Local)
         .bind(anyway)
-        .fetch_optional(executor)
+        .fetch_optional(connection)
         .await?;
     begun.ok_or(JournalError::Fenced)
 }
@@ -322,7 +332,7 @@ const ADVANCE: &str = "with w as (
 select cancel_requested from w";
 
 /// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says. Returns whether a cancel was requested.
-pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &WorkflowRow, output: &Value) -> Result<bool, JournalError> {
+pub(crate) async fn advance(connection: &mut PgConnection, row: &WorkflowRow, output: &Value) -> Result<bool, JournalError> {
     let cancel_requested: Option<bool> = sqlx::query_scalar(ADVANCE)
         .bind(row.id)
         .bind(row.fence)
@@ -336,7 +346,7 @@ pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Workf
         .bind(row.failure.as_ref().map(sqlx::types::Json))
         .bind(ended(&row.status))
         .bind(output)
-        .fetch_optional(executor)
+        .fetch_optional(connection)
         .await?;
     cancel_requested.ok_or(JournalError::Fenced)
 }
@@ -349,7 +359,13 @@ const PARK: &str = "update workflow set state = $3, message = $4, step = $8, rev
     where id = $1 and fence = $2 and ended_at is null";
 
 /// Journals that a remote step waits: for `delay`, or until one of the keys is woken.
-pub(crate) async fn park(pool: &PgPool, row: &WorkflowRow, changed: bool, delay: Duration, keys: &[String]) -> Result<(), JournalError> {
+pub(crate) async fn park(
+    connection: &mut PgConnection,
+    row: &WorkflowRow,
+    changed: bool,
+    delay: Duration,
+    keys: &[String],
+) -> Result<(), JournalError> {
     let parked = sqlx::query(PARK)
         .bind(row.id)
         .bind(row.fence)
@@ -359,7 +375,7 @@ pub(crate) async fn park(pool: &PgPool, row: &WorkflowRow, changed: bool, delay:
         .bind(microseconds(delay))
         .bind(keys)
         .bind(&row.step)
-        .execute(pool)
+        .execute(connection)
         .await?;
     if parked.rows_affected() == 1 { Ok(()) } else { Err(JournalError::Fenced) }
 }
@@ -414,32 +430,20 @@ async fn children(tx: &mut PgConnection, parent: Uuid, seq: i32) -> Result<Vec<C
 
 /// Requests the cancel of a step's children. This must not be part of a transaction that has locked the parent: a child that ends locks
 /// its own row first and then its parent's, so the two could deadlock.
-pub(crate) async fn cancel_children(pool: &PgPool, parent: Uuid, seq: i32) -> Result<(), JournalError> {
+pub(crate) async fn cancel_children(connection: &mut PgConnection, parent: Uuid, seq: i32) -> Result<(), JournalError> {
     sqlx::query(
         "update workflow set cancel_requested = true, woken = true, run_at = least(run_at, now()), revision = revision + 1 \
          where parent_id = $1 and parent_seq = $2 and ended_at is null and not past_pivot and not cancel_requested",
     )
     .bind(parent)
     .bind(seq)
-    .execute(pool)
+    .execute(connection)
     .await?;
     Ok(())
 }
 
-/// The journal row of a step, if the step was started.
-pub(crate) async fn step(pool: &PgPool, id: Uuid, seq: i32) -> Result<Option<StepRow>, JournalError> {
-    let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
-        .bind(id)
-        .bind(seq)
-        .fetch_optional(pool)
-        .await?;
-    Ok(row)
-}
-
 /// The last started step that is still to be undone. A local step that never finished left no effects and needs no undo.
-pub(crate) async fn to_undo(pool: &PgPool, id: Uuid) -> Result<Option<StepRow>, JournalError> {
-    let statement = format!(
-        "select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and status <> 'undone' and (not atomic or status in ('done', 'undoing')) order by seq desc limit 1"
-    );
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(id).fetch_optional(pool).await?)
+pub(crate) async fn to_undo(connection: &mut PgConnection, id: Uuid) -> Result<Option<StepRow>, JournalError> {
+    let statement = "select seq, name, round, output, started_at from workflow_step where workflow_id = $1 and status <> 'undone' and (not atomic or status in ('done', 'undoing')) order by seq desc limit 1";
+    Ok(sqlx::query_as(statement).bind(id).fetch_optional(connection).await?)
 }

@@ -94,23 +94,33 @@ pub struct ListFilter {
 const COLUMNS: &str = "id, kind, version, subject, case when refused and ended_at is null then 'refused' else status end as status, past_pivot, cancel_requested, message, failure, \
     input, state, parent_id, fence, revision, created_at, updated_at, ended_at";
 
+/// A workflow without its steps, and its current step and round.
+#[derive(FromRow)]
+struct Found {
+    #[sqlx(flatten)]
+    view: WorkflowView,
+    step: String,
+    round: i32,
+}
+
 impl Engine {
     /// A workflow with its steps; `None` when there is none of this id.
     ///
     /// # Errors
     /// The database cannot be reached.
     pub async fn get(&self, id: Uuid) -> StoreResult<Option<WorkflowView>> {
-        let statement = sqlx::AssertSqlSafe(format!("select {COLUMNS} from workflow where id = $1"));
-        let found: Option<WorkflowView> = sqlx::query_as(statement).bind(id).fetch_optional(self.0.store.pool()).await?;
-        let Some(mut view) = found else { return Ok(None) };
+        let statement = sqlx::AssertSqlSafe(format!("select {COLUMNS}, step, round from workflow where id = $1"));
+        let mut db = self.0.store.acquire().await?;
+        let found: Option<Found> = sqlx::query_as(statement).bind(id).fetch_optional(&mut *db).await?;
+        let Some(Found { mut view, step, round }) = found else { return Ok(None) };
         view.steps = sqlx::query_as(
             "select name, round, status, attempt, output, error, started_at, finished_at, undo_started_at, undo_finished_at from workflow_step where workflow_id = $1 order by seq",
         )
         .bind(id)
-        .fetch_all(self.0.store.pool())
+        .fetch_all(&mut *db)
         .await?;
         if view.status == "running" {
-            self.add_pending(&mut view).await?;
+            self.add_pending(&mut view, &step, round);
         }
         Ok(Some(view))
     }
@@ -134,7 +144,7 @@ impl Engine {
             .bind(filter.after.map(|(_, id)| id))
             .bind(&filter.status)
             .bind(filter.limit.clamp(1, 500))
-            .fetch_all(self.0.store.pool())
+            .fetch_all(&mut *self.0.store.acquire().await?)
             .await?;
         Ok(views)
     }
@@ -169,7 +179,7 @@ impl Engine {
         // Only the end is queried, not each change before it: under load those would be most of the queries.
         let look = "select ended_at is not null from workflow where id = $1";
         let ended = tokio::time::timeout(timeout, async {
-            while sqlx::query_scalar(look).bind(id).fetch_optional(self.0.store.pool()).await? == Some(false) {
+            while sqlx::query_scalar(look).bind(id).fetch_optional(&mut *self.0.store.acquire().await?).await? == Some(false) {
                 let _ = tokio::time::timeout(self.0.settings.poll, heard_of(&mut ends, id)).await;
             }
             Ok::<_, StoreError>(())
@@ -178,11 +188,9 @@ impl Engine {
     }
 
     /// Adds the steps that are still to come, if this engine knows the kind and version.
-    async fn add_pending(&self, view: &mut WorkflowView) -> StoreResult<()> {
-        let Some(runner) = self.0.registry.runner(&view.kind, view.version) else { return Ok(()) };
+    fn add_pending(&self, view: &mut WorkflowView, step: &str, round: i32) {
+        let Some(runner) = self.0.registry.runner(&view.kind, view.version) else { return };
         let steps = runner.steps();
-        let (step, round): (String, i32) =
-            sqlx::query_as("select step, round from workflow where id = $1").bind(view.id).fetch_one(self.0.store.pool()).await?;
         let begun: HashSet<&str> = view.steps.iter().filter(|step| step.round == round).map(|step| step.name.as_str()).collect();
         // Steps before the last started one were skipped and do not come any more.
         let last = steps.iter().rposition(|info| begun.contains(info.name)).map(|last| last + 1);
@@ -200,7 +208,6 @@ impl Engine {
             undo_finished_at: None,
         });
         view.steps.extend(pending);
-        Ok(())
     }
 }
 

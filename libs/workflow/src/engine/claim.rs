@@ -12,20 +12,21 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{Background, Inner, driver::Driver};
-use crate::journal::{JournalError, WorkflowRow};
+use crate::journal::{Claimed, JournalError, StepRow, WorkflowRow};
 
 /// Claims due workflows that no engine runs: new and parked ones, those of an engine whose lease has run out, and those of an earlier
 /// start of this engine. Nothing is claimed by an engine whose own lease has run out: others would take it over at once.
 const CLAIM: &str = "with free as (
-    select id from workflow w
+    select id, seq from workflow w
     where ended_at is null and run_at <= now() and kind || '/' || version = any($4) and id <> all($5)
       and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now())
       and exists (select from worker k where k.name = $1 and k.incarnation = $2 and k.lease_until > now())
     order by run_at for update skip locked limit $3)
 update workflow w set worker = $1, incarnation = $2, woken = false, refused = false,
     fence = case when w.worker is null and w.incarnation = $2 then w.fence else nextval('workflow_fence') end
-from free where w.id = free.id
-returning w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
+from free left join workflow_step s on s.workflow_id = free.id and s.seq = free.seq + 1
+where w.id = free.id
+returning s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
 
 /// Marks due workflows whose kind or version this engine does not know and that no engine runs, so that people see them. The mark has no
 /// effect on claims: an engine that knows the version still takes them.
@@ -35,7 +36,7 @@ const REFUSE: &str = "update workflow w set refused = true, revision = revision 
     returning id, kind, version";
 
 impl Inner {
-    async fn claim(&self, limit: usize) -> StoreResult<Vec<WorkflowRow>> {
+    async fn claim(&self, limit: usize) -> StoreResult<Vec<Claimed>> {
         let running: Vec<Uuid> = self.running().iter().copied().collect();
         let rows = sqlx::query_as(CLAIM)
             .bind(&self.settings.name)
@@ -43,13 +44,14 @@ impl Inner {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(self.registry.known())
             .bind(running)
-            .fetch_all(self.store.pool())
+            .fetch_all(&mut *self.store.acquire().await?)
             .await?;
         Ok(rows)
     }
 
     async fn refuse_unknown(&self) -> StoreResult<()> {
-        let refused: Vec<(Uuid, String, i32)> = sqlx::query_as(REFUSE).bind(self.registry.known()).fetch_all(self.store.pool()).await?;
+        let refused: Vec<(Uuid, String, i32)> =
+            sqlx::query_as(REFUSE).bind(self.registry.known()).fetch_all(&mut *self.store.acquire().await?).await?;
         for (id, kind, version) in refused {
             tracing::error!(workflow.id = %id, kind, version, "refused: this engine does not know this kind and version");
             self.changed(id);
@@ -93,14 +95,14 @@ impl Inner {
         }
         let rows = self.claim(free).await?;
         let full = rows.len() == free;
-        for row in rows {
+        for Claimed { row, started } in rows {
             let Ok(permit) = self.permits.clone().try_acquire_owned() else { break };
             self.running().insert(row.id);
             let engine = self.clone();
             let killed = self.killed.clone();
             self.tasks.spawn(killed.run_until_cancelled_owned(async move {
                 let (id, fence) = (row.id, row.fence);
-                match AssertUnwindSafe(engine.clone().drive(row)).catch_unwind().await {
+                match AssertUnwindSafe(engine.clone().drive(row, started)).catch_unwind().await {
                     Ok(outcome) => engine.settle(id, fence, outcome).await,
                     Err(panic) => {
                         let error = panic_message(&*panic);
@@ -116,7 +118,7 @@ impl Inner {
         Ok(full)
     }
 
-    async fn drive(self: Arc<Self>, row: WorkflowRow) -> Result<(), JournalError> {
+    async fn drive(self: Arc<Self>, row: WorkflowRow, started: Option<StepRow>) -> Result<(), JournalError> {
         let Some(runner) = self.registry.runner(&row.kind, row.version).cloned() else {
             return Ok(());
         };
@@ -124,7 +126,7 @@ impl Inner {
         if let Some(traceparent) = &row.traceparent {
             drover_service::telemetry::set_parent(&span, traceparent);
         }
-        Driver::new(self, runner, row).run().instrument(span).await
+        Driver::new(self, runner, row, started).run().instrument(span).await
     }
 
     /// Deals with a claim that its driver did not give back because of an error.
@@ -159,9 +161,17 @@ impl Inner {
             .bind(id)
             .bind(fence)
             .bind(i64::try_from(pause.as_micros()).unwrap_or(i64::MAX))
-            .execute(self.store.pool())
+            .execute(&mut *self.store.acquire().await?)
             .await?;
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes the workflows that wait for one of the keys due. Returns how many there are.
+    async fn wake_parked(&self, keys: &[String]) -> StoreResult<u64> {
+        let sql = "update workflow set woken = true, run_at = least(run_at, now()) where ended_at is null and wake_keys && $1";
+        Ok(sqlx::query(sql).bind(keys).execute(&mut *self.store.acquire().await?).await?.rows_affected())
     }
 }
 
@@ -175,13 +185,9 @@ pub(super) fn write_wakes(engine: Arc<Inner>, task: TaskHandle) -> Background {
             }
             task.active();
             let keys = engine.wakes.take_pending();
-            let woken =
-                sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where ended_at is null and wake_keys && $1")
-                    .bind(&keys)
-                    .execute(engine.store.pool())
-                    .await;
+            let woken = engine.wake_parked(&keys).await;
             match woken {
-                Ok(woken) if woken.rows_affected() > 0 => engine.due.notify_one(),
+                Ok(woken) if woken > 0 => engine.due.notify_one(),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "wake-ups could not be written; trying again");

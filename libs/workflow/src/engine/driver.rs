@@ -31,13 +31,13 @@ pub(super) struct Driver {
     pub row: WorkflowRow,
     /// Which wake-ups had come in when the current step began, see [`crate::wakes::Wakes::called_since`].
     pub mark: u64,
-    /// The workflow was just claimed, so its current step may have been started earlier.
-    resumed: bool,
+    /// The current step, if it was started before the workflow was claimed.
+    started: Option<StepRow>,
 }
 
 impl Driver {
-    pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: WorkflowRow) -> Self {
-        Self { mark: engine.wakes.mark(), engine, runner, row, resumed: true }
+    pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: WorkflowRow, started: Option<StepRow>) -> Self {
+        Self { mark: engine.wakes.mark(), engine, runner, row, started }
     }
 
     pub async fn run(mut self) -> Result<(), JournalError> {
@@ -66,7 +66,7 @@ impl Driver {
         let info = self.runner.steps()[index];
         let seq = self.row.seq + 1;
         let span = tracing::info_span!("step", otel.name = %format_args!("{}/{}", self.row.kind, info.name), workflow.id = %self.row.id, workflow.round = self.row.round);
-        let resumed = std::mem::take(&mut self.resumed);
+        let started = self.started.take();
         async {
             if let Some(answer) = self.failpoint(info.name, "do", "before").await? {
                 return self.journal_end(None, index, seq, answer).await;
@@ -74,7 +74,7 @@ impl Driver {
             match info.kind {
                 _ if !self.runner.due(index, &self.row.input, &self.row.state) => self.skip(index, info, seq).await,
                 StepKind::Local => self.local(index, info, seq).await,
-                StepKind::Remote => self.remote(index, info, seq, resumed).await,
+                StepKind::Remote => self.remote(index, info, seq, started).await,
                 StepKind::Children => self.children(index, info, seq).await,
             }
         }
@@ -102,14 +102,12 @@ impl Driver {
         self.journal_end(Some(guard), index, seq, answer).await
     }
 
-    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32, resumed: bool) -> Result<AfterStep, JournalError> {
-        let pool = self.engine.store.pool();
-        let begun = if resumed { journal::step(pool, self.row.id, seq).await? } else { None };
-        let step = match begun {
+    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32, started: Option<StepRow>) -> Result<AfterStep, JournalError> {
+        let step = match started {
             Some(step) => step,
             None => {
                 // The intent is journaled before the effect.
-                let begun = journal::begin_step(pool, &self.row, seq, &info).await?;
+                let begun = journal::begin_step(&mut *self.engine.store.acquire().await?, &self.row, seq, &info).await?;
                 self.row.cancel_requested = begun.cancel_requested;
                 let Some(step) = begun.step else {
                     let guard = self.lock().await?;
@@ -188,7 +186,7 @@ impl Driver {
         sqlx::query("update workflow set refused = true, revision = revision + 1, worker = null, run_at = now() + interval '1 minute' where id = $1 and fence = $2")
             .bind(self.row.id)
             .bind(self.row.fence)
-            .execute(self.engine.store.pool())
+            .execute(&mut *self.engine.store.acquire().await?)
             .await?;
         self.engine.changed(self.row.id);
         Ok(AfterStep::Release)
@@ -199,14 +197,14 @@ impl Driver {
     }
 
     pub(super) async fn lock(&mut self) -> Result<Guard, JournalError> {
-        let guard = Guard::lock(self.engine.store.pool(), self.row.id, self.row.fence).await?;
+        let guard = Guard::lock(&self.engine.store, self.row.id, self.row.fence).await?;
         self.row.cancel_requested = guard.cancel_requested;
         Ok(guard)
     }
 
     /// Locks the workflow and journals the start of a step. No step is returned when the workflow has to be undone.
     async fn begin(&mut self, seq: i32, info: &StepInfo) -> Result<(Guard, Option<StepRow>), JournalError> {
-        let (guard, step) = Guard::begin(self.engine.store.pool(), &self.row, seq, info).await?;
+        let (guard, step) = Guard::begin(&self.engine.store, &self.row, seq, info).await?;
         self.row.cancel_requested = guard.cancel_requested;
         Ok((guard, step))
     }

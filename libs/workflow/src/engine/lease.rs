@@ -95,7 +95,7 @@ impl Inner {
         .bind(&self.settings.name)
         .bind(self.incarnation)
         .bind(self.lease_micros())
-        .execute(self.store.pool())
+        .execute(&mut *self.store.acquire().await?)
         .await?;
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Inner {
         sqlx::query("update worker set lease_until = now() where name = $1 and incarnation = $2")
             .bind(&self.settings.name)
             .bind(self.incarnation)
-            .execute(self.store.pool())
+            .execute(&mut *self.store.acquire().await?)
             .await?;
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Driver {
                     guard.park(delay, &park.keys).await?;
                     guard.commit().await?;
                 } else {
-                    journal::park(self.engine.store.pool(), &self.row, changed, delay, &park.keys).await?;
+                    journal::park(&mut *self.engine.store.acquire().await?, &self.row, changed, delay, &park.keys).await?;
                 }
                 if changed {
                     self.engine.changed(self.row.id);
@@ -108,7 +108,7 @@ impl Driver {
                 guard.commit().await?;
                 cancel_requested
             }
-            None => journal::advance(self.engine.store.pool(), &self.row, output).await?,
+            None => journal::advance(&mut *self.engine.store.acquire().await?, &self.row, output).await?,
         };
         Ok(self.announce())
     }
@@ -205,7 +205,7 @@ impl Driver {
         if !keys.is_empty() && self.engine.wakes.called_since(self.mark, keys) {
             sqlx::query("update workflow set run_at = now() where id = $1 and ended_at is null")
                 .bind(self.row.id)
-                .execute(self.engine.store.pool())
+                .execute(&mut *self.engine.store.acquire().await?)
                 .await?;
             self.engine.due.notify_one();
         }

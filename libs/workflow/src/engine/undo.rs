@@ -14,8 +14,8 @@ use crate::{ChildOutcome, Outcome, StepError};
 
 impl Driver {
     pub(super) async fn backward(&mut self) -> Result<AfterStep, JournalError> {
-        let pool = self.engine.store.pool().clone();
-        let Some(step) = journal::to_undo(&pool, self.row.id).await? else {
+        let found = journal::to_undo(&mut *self.engine.store.acquire().await?, self.row.id).await?;
+        let Some(step) = found else {
             let guard = self.lock().await?;
             let cancelled = self.row.failure.as_ref().is_some_and(|failure| failure.code == "cancelled");
             self.row.status = if cancelled { "cancelled" } else { "failed" }.to_owned();
@@ -35,8 +35,7 @@ impl Driver {
     async fn undo(&mut self, index: usize, info: StepInfo, step: StepRow) -> Result<AfterStep, JournalError> {
         let mut children = Vec::new();
         if info.kind == StepKind::Children {
-            let pool = self.engine.store.pool().clone();
-            journal::cancel_children(&pool, self.row.id, step.seq).await?;
+            journal::cancel_children(&mut *self.engine.store.acquire().await?, self.row.id, step.seq).await?;
             self.engine.due.notify_one();
             let mut guard = self.lock().await?;
             let rows = guard.children(step.seq).await?;

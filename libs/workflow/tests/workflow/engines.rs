@@ -141,7 +141,10 @@ async fn local_effects_happen_once_when_engines_are_killed() {
     }
     tx.commit().await.unwrap();
     let all_ended = async || {
-        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(store.pool()).await.unwrap();
+        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null")
+            .fetch_one(&mut *store.acquire().await.unwrap())
+            .await
+            .unwrap();
         left == 0
     };
     // Three engines are killed again and again at random moments; some come back under another name.
@@ -161,10 +164,15 @@ async fn local_effects_happen_once_when_engines_are_killed() {
         engine.stop().await;
     }
     assert!(kills > 3, "too few engines died to show anything: {kills}");
-    let (effects, distinct): (i64, i64) =
-        sqlx::query_as("select count(*), count(distinct (workflow, step)) from effect").fetch_one(store.pool()).await.unwrap();
+    let (effects, distinct): (i64, i64) = sqlx::query_as("select count(*), count(distinct (workflow, step)) from effect")
+        .fetch_one(&mut *store.acquire().await.unwrap())
+        .await
+        .unwrap();
     assert_eq!((effects, distinct), (WORKFLOWS * 4, WORKFLOWS * 4));
-    let done: i64 = sqlx::query_scalar("select count(*) from workflow where status = 'done'").fetch_one(store.pool()).await.unwrap();
+    let done: i64 = sqlx::query_scalar("select count(*) from workflow where status = 'done'")
+        .fetch_one(&mut *store.acquire().await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(done, WORKFLOWS);
 }
 
@@ -176,9 +184,15 @@ async fn later_engine_replaces_an_earlier_one_of_the_same_name() {
     let later = five(&store, "same").await;
     let id = begin::<Five>(&earlier, &store, &()).await;
     ended(&later, id).await;
-    let incarnation: uuid::Uuid =
-        sqlx::query_scalar("select incarnation from workflow where id = $1").bind(id).fetch_one(store.pool()).await.unwrap();
-    let named: uuid::Uuid = sqlx::query_scalar("select incarnation from worker where name = 'same'").fetch_one(store.pool()).await.unwrap();
+    let incarnation: uuid::Uuid = sqlx::query_scalar("select incarnation from workflow where id = $1")
+        .bind(id)
+        .fetch_one(&mut *store.acquire().await.unwrap())
+        .await
+        .unwrap();
+    let named: uuid::Uuid = sqlx::query_scalar("select incarnation from worker where name = 'same'")
+        .fetch_one(&mut *store.acquire().await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(incarnation, named);
     later.stop().await;
     earlier.stop().await;
@@ -238,8 +252,11 @@ async fn workflow_of_a_killed_process_is_finished_by_another() {
         another.signal("-KILL");
         let successor = five(&store, "another").await;
         assert_eq!(ended(&successor, id).await.status, "done");
-        let effects: i64 =
-            sqlx::query_scalar("select count(*) from effect where workflow = $1").bind(id).fetch_one(store.pool()).await.unwrap();
+        let effects: i64 = sqlx::query_scalar("select count(*) from effect where workflow = $1")
+            .bind(id)
+            .fetch_one(&mut *store.acquire().await.unwrap())
+            .await
+            .unwrap();
         assert_eq!(effects, 4, "{point}");
         successor.stop().await;
         idle.stop().await;
@@ -259,7 +276,8 @@ async fn process_stopped_past_its_lease_changes_nothing_when_it_continues() {
         ids.push(begin::<Five>(&idle, &store, &()).await);
     }
     let journaled = async || {
-        let rows: i64 = sqlx::query_scalar("select count(*) from workflow_step").fetch_one(store.pool()).await.unwrap();
+        let rows: i64 =
+            sqlx::query_scalar("select count(*) from workflow_step").fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap();
         (rows > 20).then_some(())
     };
     eventually(SECONDS, journaled).await;
@@ -270,10 +288,10 @@ async fn process_stopped_past_its_lease_changes_nothing_when_it_continues() {
     }
     let image = async || {
         let steps: String = sqlx::query_scalar("select md5(string_agg(s::text, '' order by workflow_id, seq)) from workflow_step s")
-            .fetch_one(store.pool())
+            .fetch_one(&mut *store.acquire().await.unwrap())
             .await
             .unwrap();
-        let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(store.pool()).await.unwrap();
+        let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap();
         (steps, effects)
     };
     let before = image().await;
@@ -281,15 +299,17 @@ async fn process_stopped_past_its_lease_changes_nothing_when_it_continues() {
     another.signal("-CONT");
     // When it continues it renews its lease, and its drivers try to go on with the workflows that they had.
     eventually(SECONDS, async || {
-        let awake: Option<bool> =
-            sqlx::query_scalar("select lease_until > now() from worker where name = 'another'").fetch_one(store.pool()).await.unwrap();
+        let awake: Option<bool> = sqlx::query_scalar("select lease_until > now() from worker where name = 'another'")
+            .fetch_one(&mut *store.acquire().await.unwrap())
+            .await
+            .unwrap();
         awake.filter(|awake| *awake)
     })
     .await;
     let mine = begin::<Five>(&successor, &store, &()).await;
     ended(&successor, mine).await;
-    sqlx::query("delete from effect where workflow = $1").bind(mine).execute(store.pool()).await.unwrap();
-    sqlx::query("delete from workflow_step where workflow_id = $1").bind(mine).execute(store.pool()).await.unwrap();
+    sqlx::query("delete from effect where workflow = $1").bind(mine).execute(&mut *store.acquire().await.unwrap()).await.unwrap();
+    sqlx::query("delete from workflow_step where workflow_id = $1").bind(mine).execute(&mut *store.acquire().await.unwrap()).await.unwrap();
     assert_eq!(image().await, before);
     successor.stop().await;
     idle.stop().await;

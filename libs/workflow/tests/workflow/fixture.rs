@@ -260,8 +260,10 @@ impl Fixture for Moving {
         if (names.len(), copies, extras) != (3, 1, 2) {
             return Err(format!("the member has {names:?}"));
         }
-        let steps: Vec<(String, i64)> =
-            sqlx::query_as("select step, count(*) from effect group by step order by step").fetch_all(self.store.pool()).await.unwrap();
+        let steps: Vec<(String, i64)> = sqlx::query_as("select step, count(*) from effect group by step order by step")
+            .fetch_all(&mut *self.store.acquire().await.unwrap())
+            .await
+            .unwrap();
         let once = [("cut_over", 1), ("extras", 1), ("hold", 1), ("note_extra", 2)];
         if steps != once.map(|(step, count)| (step.to_owned(), count)) {
             return Err(format!("local effects: {steps:?}"));
@@ -296,8 +298,10 @@ impl Moving {
     }
 
     async fn counts(&self, held: i64, moved: i64) -> Result<(), String> {
-        let found: (i64, i64) =
-            sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(self.store.pool()).await.unwrap();
+        let found: (i64, i64) = sqlx::query_as("select (select count(*) from held), (select count(*) from moved)")
+            .fetch_one(&mut *self.store.acquire().await.unwrap())
+            .await
+            .unwrap();
         if found == (held, moved) { Ok(()) } else { Err(format!("held and moved: {found:?}")) }
     }
 

@@ -46,7 +46,10 @@ async fn hold(ctx: &mut Ctx<LongTransaction>, tx: &mut PgConnection) -> StepResu
 }
 
 async fn lease_until(observer: &Store) -> Timestamp {
-    sqlx::query_scalar("select lease_until from worker where name = 'busy'").fetch_one(observer.pool()).await.unwrap()
+    sqlx::query_scalar("select lease_until from worker where name = 'busy'")
+        .fetch_one(&mut *observer.acquire().await.unwrap())
+        .await
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,12 +82,14 @@ async fn lease_is_renewed_while_steps_hold_all_connections_of_the_pool() {
 
     gate.open.cancel();
     eventually(TIMEOUT, async || {
-        let left: i64 =
-            sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(observer.pool()).await.unwrap();
+        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null")
+            .fetch_one(&mut *observer.acquire().await.unwrap())
+            .await
+            .unwrap();
         (left == 0).then_some(())
     })
     .await;
-    let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(observer.pool()).await.unwrap();
+    let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(&mut *observer.acquire().await.unwrap()).await.unwrap();
     assert_eq!(effects, WORKFLOWS, "each step took effect once");
     engine.stop().await;
 }

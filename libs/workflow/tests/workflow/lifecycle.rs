@@ -70,8 +70,10 @@ async fn failure_after_the_pivot_keeps_effects_and_runs_final_steps() {
     assert_eq!((view.status.as_str(), view.past_pivot, view.failure.clone().unwrap().code.as_str()), ("failed", true, "injected"));
     let steps: Vec<_> = view.steps.iter().map(|step| (step.name.as_str(), step.status.as_str())).collect();
     assert_eq!(steps[4..], [("cut_over", "done"), ("remove_old", "failed"), ("let_go", "done")]);
-    let (held, moved): (i64, i64) =
-        sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(fixture.store.pool()).await.unwrap();
+    let (held, moved): (i64, i64) = sqlx::query_as("select (select count(*) from held), (select count(*) from moved)")
+        .fetch_one(&mut *fixture.store.acquire().await.unwrap())
+        .await
+        .unwrap();
     assert_eq!((held, moved), (0, 1), "what was moved stays moved, and nothing is held");
     engine.stop().await;
 }

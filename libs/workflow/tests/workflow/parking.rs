@@ -67,13 +67,13 @@ async fn wake_runs_only_the_workflow_parked_on_the_key() {
     let (engine, store) = engine_without_slow_poll(&db, &doors, &Failpoints::default()).await;
     let last = begin::<Wait>(&engine, &store, &long("last")).await;
     sqlx::query("insert into workflow (id, kind, version, subject, input, state, step) select gen_random_uuid(), 'wait', 1, '', jsonb_build_array('d' || n, 3600000), 'null', 'door' from generate_series(1, 2000) n")
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await.unwrap())
         .await
         .unwrap();
     engine.nudge();
     eventually(Duration::from_secs(300), async || {
         let parked: i64 = sqlx::query_scalar("select count(*) from workflow where worker is null and wake_keys <> '{}' and run_at > now()")
-            .fetch_one(store.pool())
+            .fetch_one(&mut *store.acquire().await.unwrap())
             .await
             .unwrap();
         (parked == 2001).then_some(())
