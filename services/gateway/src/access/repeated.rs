@@ -155,12 +155,12 @@ impl Keyed {
                 status = null, headers = null, sealed = null
             where idempotency.until <= now()";
         let query = sqlx::query(insert).bind(&self.sender).bind(&self.key).bind(&self.digest).bind(attempt).bind(ATTEMPT.as_secs_f64());
-        Ok(query.execute(db.pool()).await?.rows_affected() > 0)
+        Ok(query.execute(&mut *db.acquire().await?).await?.rows_affected() > 0)
     }
 
     async fn row(&self, db: &Store) -> StoreResult<Option<Row>> {
         let query = sqlx::query_as("select digest, status, headers, sealed from idempotency where sender = $1 and key = $2");
-        Ok(query.bind(&self.sender).bind(&self.key).fetch_optional(db.pool()).await?)
+        Ok(query.bind(&self.sender).bind(&self.key).fetch_optional(&mut *db.acquire().await?).await?)
     }
 }
 
@@ -191,21 +191,24 @@ impl Attempt {
             .filter(|(name, _)| KEPT.contains(name))
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
-        let update = "update idempotency set status = $4, headers = $5, sealed = $6, until = now() + make_interval(secs => $7)
+        // It also deletes some whose time is over, so that they need no statement of their own.
+        let update = "with tidied as (
+                delete from idempotency where (sender, key) in
+                    (select sender, key from idempotency where until <= now() and (sender, key) <> ($1, $2)
+                     order by until limit $8 for update skip locked)
+            )
+            update idempotency set status = $4, headers = $5, sealed = $6, until = now() + make_interval(secs => $7)
             where sender = $1 and key = $2 and attempt = $3";
         let query = sqlx::query(update).bind(&self.keyed.sender).bind(&self.keyed.key).bind(self.id).bind(status.as_u16().cast_signed());
         let row = self.keyed.row_id();
         let sealed = body.map(|body| Ok::<_, StoreError>(self.db.key()?.seal(Keyed::place(&row), body))).transpose()?;
-        query.bind(Json(headers)).bind(sealed).bind(ANSWER.as_secs_f64()).execute(self.db.pool()).await?;
-        let tidy = "delete from idempotency where (sender, key) in
-            (select sender, key from idempotency where until <= now() order by until limit $1 for update skip locked)";
-        sqlx::query(tidy).bind(TIDIED).execute(self.db.pool()).await?;
+        query.bind(Json(headers)).bind(sealed).bind(ANSWER.as_secs_f64()).bind(TIDIED).execute(&mut *self.db.acquire().await?).await?;
         Ok(())
     }
 
     async fn forget(&self) -> StoreResult<()> {
         let query = sqlx::query("delete from idempotency where sender = $1 and key = $2 and attempt = $3");
-        query.bind(&self.keyed.sender).bind(&self.keyed.key).bind(self.id).execute(self.db.pool()).await?;
+        query.bind(&self.keyed.sender).bind(&self.keyed.key).bind(self.id).execute(&mut *self.db.acquire().await?).await?;
         Ok(())
     }
 

@@ -78,9 +78,8 @@ impl App {
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
             return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), before.state)));
         }
-        let revision = deployment::next_revision(&mut *tx, group.dig.id).await?;
+        let (revision, acted) = deployment::begin_revision(&mut *tx, group.dig.id).await?;
         let revised: Vec<RevisionApp> = apps.iter().map(revision_app).collect();
-        let acted = deployment::controller_answers(&mut *tx, group.dig.id).await?;
         let acted = acted.into_iter().filter(ControllerAnswer::is_action);
         let controllers: Vec<ControllerAnswer> = acted.chain(placing.advice.answers.clone()).collect();
         let new = NewRevision {

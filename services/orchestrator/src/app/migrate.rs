@@ -72,7 +72,8 @@ impl App {
     /// # Errors
     /// A query failed; what is left is done by the next call.
     pub(crate) async fn hand_over(&self) -> Result<(), Error> {
-        for (source, succeeded) in group_migration::ended(self.store.pool()).await? {
+        let ended = group_migration::ended(&mut *self.store.acquire().await?).await?;
+        for (source, succeeded) in ended {
             let mut tx = self.store.begin().await?;
             let before = deployment::load(&mut tx, source, true).await?;
             if succeeded && before.state == DeploymentState::Instantiated {

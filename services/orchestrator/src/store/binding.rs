@@ -10,7 +10,6 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::refusal;
 use crate::render::sent_digest;
 
 /// The role of a binding for its app.
@@ -161,13 +160,13 @@ pub async fn put_all(tx: &mut PgConnection, bindings: &[Binding]) -> StoreResult
 /// # Errors
 /// The query failed.
 pub async fn set_role(tx: &mut PgConnection, ids: &[Uuid], role: Role, operation: Uuid) -> StoreResult<()> {
-    sqlx::query("update binding set role = $2, operation = $3, changed_at = now() where id = any($1)")
-        .bind(ids)
-        .bind(role)
-        .bind(operation)
-        .execute(&mut *tx)
-        .await?;
-    if role == Role::Current { refusal::forget(tx, ids).await } else { Ok(()) }
+    let sql = "with changed as (
+            update binding set role = $2, operation = $3, changed_at = now() where id = any($1) returning dig_id, app, member
+        )
+        delete from refusal using changed
+        where $4 and (refusal.dig_id, refusal.app, refusal.member) = (changed.dig_id, changed.app, changed.member)";
+    sqlx::query(sql).bind(ids).bind(role).bind(operation).bind(role == Role::Current).execute(tx).await?;
+    Ok(())
 }
 
 /// Changes the bundle and the request of a binding.

@@ -104,15 +104,20 @@ pub async fn load(tx: &mut PgConnection, dig: Uuid, lock: bool) -> StoreResult<D
 /// The query failed.
 pub async fn reach(tx: &mut PgConnection, dig: Uuid, state: DeploymentState, revision: i64, instance: Option<Uuid>) -> StoreResult<()> {
     sqlx::query(
-        "insert into deployment (dig_id, state, revision) values ($1, $2, $3)
-        on conflict (dig_id) do update set state = excluded.state, revision = excluded.revision, changed_at = now()",
+        "with reached as (
+            insert into deployment (dig_id, state, revision) values ($1, $2, $3)
+            on conflict (dig_id) do update set state = excluded.state, revision = excluded.revision, changed_at = now()
+            returning dig_id
+        )
+        insert into deployment_action (dig_id, state, instance, revision) select dig_id, $2, $4, $3 from reached",
     )
     .bind(dig)
     .bind(state.as_str())
     .bind(revision)
-    .execute(&mut *tx)
+    .bind(instance)
+    .execute(tx)
     .await?;
-    record(tx, dig, state.as_str(), revision, instance).await
+    Ok(())
 }
 
 /// Adds an entry to the history of a group.
@@ -135,10 +140,20 @@ pub async fn record(tx: &mut PgConnection, dig: Uuid, state: &str, revision: i64
 /// # Errors
 /// The query failed, or the group was never approved.
 pub async fn next_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<i64> {
-    Ok(sqlx::query_scalar("update deployment set revision = revision + 1 where dig_id = $1 returning revision")
-        .bind(dig)
-        .fetch_one(tx)
-        .await?)
+    Ok(begin_revision(tx, dig).await?.0)
+}
+
+/// As [`next_revision`], with what controllers answered when the group was approved.
+///
+/// # Errors
+/// As [`next_revision`].
+pub async fn begin_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<(i64, Vec<ControllerAnswer>)> {
+    let (revision, Json(answers)) =
+        sqlx::query_as("update deployment set revision = revision + 1 where dig_id = $1 returning revision, controllers")
+            .bind(dig)
+            .fetch_one(tx)
+            .await?;
+    Ok((revision, answers))
 }
 
 /// The history of a group, oldest first.
@@ -189,16 +204,6 @@ pub async fn keep_controller_answers(tx: &mut PgConnection, dig: Uuid, revision:
         where deployment.dig_id = $1 and made.dig_id = $1 and made.revision = $2";
     sqlx::query(sql).bind(dig).bind(revision).execute(tx).await?;
     Ok(())
-}
-
-/// What controllers answered when a group was approved.
-///
-/// # Errors
-/// The query failed.
-pub async fn controller_answers(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<ControllerAnswer>> {
-    let found: Option<Json<Vec<ControllerAnswer>>> =
-        sqlx::query_scalar("select controllers from deployment where dig_id = $1").bind(dig).fetch_optional(tx).await?;
-    Ok(found.map(|Json(answers)| answers).unwrap_or_default())
 }
 
 /// The approved apps of a group, ordered by name.

@@ -1,7 +1,7 @@
 //! Groups that are being replaced by another group of their composite app (EMCO's `migrate`).
 
 use drover_store::StoreResult;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// Records that `operation` instantiates the group that replaces `source`. False if `source` is being replaced already.
@@ -18,10 +18,10 @@ pub async fn put(tx: &mut PgConnection, source: Uuid, target: Uuid, operation: U
 ///
 /// # Errors
 /// The query failed.
-pub async fn ended(pool: &PgPool) -> StoreResult<Vec<(Uuid, bool)>> {
+pub async fn ended(connection: &mut PgConnection) -> StoreResult<Vec<(Uuid, bool)>> {
     let sql = "select source_id, status = 'done' from deployment_migration join workflow on workflow.id = operation
         where ended_at is not null";
-    Ok(sqlx::query_as(sql).fetch_all(pool).await?)
+    Ok(sqlx::query_as(sql).fetch_all(connection).await?)
 }
 
 /// Forgets a source.

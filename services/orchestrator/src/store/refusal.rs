@@ -32,17 +32,6 @@ pub async fn record(tx: &mut PgConnection, copy: &Binding, reason: &str) -> Stor
     Ok(())
 }
 
-/// Forgets what members refused that have accepted it since: these copies run there.
-///
-/// # Errors
-/// The query failed.
-pub async fn forget(tx: &mut PgConnection, copies: &[Uuid]) -> StoreResult<()> {
-    let sql = "delete from refusal using binding where binding.id = any($1) and refusal.dig_id = binding.dig_id
-        and refusal.app = binding.app and refusal.member = binding.member";
-    sqlx::query(sql).bind(copies).execute(tx).await?;
-    Ok(())
-}
-
 /// What members refused of the apps of a group, or of all groups of a composite app, as long as the apps have these objects.
 ///
 /// # Errors

@@ -67,10 +67,16 @@ pub struct Revision {
 /// # Errors
 /// The query failed.
 pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult<()> {
+    let apps = |of: fn(&ApprovedApp) -> &str| new.apps.iter().map(|one| of(&one.app)).collect::<Vec<_>>();
     sqlx::query(
-        "insert into deployment_revision
-             (dig_id, revision, operation, kind, from_revision, requested_by, description, movable_projects, controllers)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        "with made as (
+            insert into deployment_revision
+                (dig_id, revision, operation, kind, from_revision, requested_by, description, movable_projects, controllers)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            returning dig_id, revision
+        )
+        insert into deployment_revision_app (dig_id, revision, app, digest, namespace, demand, terms)
+        select made.*, app.* from made, unnest($10::text[], $11::text[], $12::text[], $13::jsonb[], $14::jsonb[]) app",
     )
     .bind(new.dig)
     .bind(new.revision)
@@ -81,22 +87,13 @@ pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult
     .bind(new.description)
     .bind(&new.requested_by.movable_projects)
     .bind(Json(new.controllers))
-    .execute(&mut *tx)
+    .bind(apps(|app| &app.app))
+    .bind(apps(|app| &app.digest))
+    .bind(apps(|app| &app.namespace))
+    .bind(new.apps.iter().map(|one| Json(&one.app.demand)).collect::<Vec<_>>())
+    .bind(new.apps.iter().map(|one| Json(&one.terms)).collect::<Vec<_>>())
+    .execute(tx)
     .await?;
-    for RevisionApp { app, terms } in new.apps {
-        sqlx::query(
-            "insert into deployment_revision_app (dig_id, revision, app, digest, namespace, demand, terms) values ($1, $2, $3, $4, $5, $6, $7)",
-        )
-        .bind(new.dig)
-        .bind(new.revision)
-        .bind(&app.app)
-        .bind(&app.digest)
-        .bind(&app.namespace)
-        .bind(Json(&app.demand))
-        .bind(Json(terms))
-        .execute(&mut *tx)
-        .await?;
-    }
     Ok(())
 }
 
