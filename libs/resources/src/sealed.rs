@@ -95,8 +95,10 @@ pub fn opened<T: Serialize + DeserializeOwned>(
 pub async fn seal_all(store: &Store, kinds: impl IntoIterator<Item = &&'static DocumentKind>) -> Result<(), StoreError> {
     FILES.seal_all(store, None).await?;
     for kind in kinds.into_iter().filter(|kind| !kind.sealed.is_empty()) {
-        let ids: Vec<Uuid> =
-            sqlx::query_scalar("select id from resource where kind = $1 order by id").bind(kind.name).fetch_all(store.pool()).await?;
+        let ids: Vec<Uuid> = sqlx::query_scalar("select id from resource where kind = $1 order by id")
+            .bind(kind.name)
+            .fetch_all(&mut *store.acquire().await?)
+            .await?;
         for batch in ids.chunks(BATCH) {
             let mut tx = store.begin().await?;
             let rows: Vec<(Uuid, Json<Value>)> =

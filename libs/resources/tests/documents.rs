@@ -188,7 +188,10 @@ impl Stack {
         self.call(Method::DELETE, path, |request| request).await
     }
     async fn count(&self, table: &str) -> i64 {
-        sqlx::query_scalar(sqlx::AssertSqlSafe(format!("select count(*) from {table}"))).fetch_one(self.store.pool()).await.unwrap()
+        sqlx::query_scalar(sqlx::AssertSqlSafe(format!("select count(*) from {table}")))
+            .fetch_one(&mut *self.store.acquire().await.unwrap())
+            .await
+            .unwrap()
     }
 }
 
@@ -311,7 +314,7 @@ async fn children_references_and_guards_hold() {
     stack.post("/v2/farms", named("cursed")).await.refused(409, "wrong_state");
     stack.get("/v2/farms/cursed").await.refused(404, "not_found");
 
-    let mut db = stack.store.pool().acquire().await.unwrap();
+    let mut db = stack.store.acquire().await.unwrap();
     let farm = resources::get::<FarmSpec>(&mut db, &FARM, "/v2/farms/a").await.unwrap().unwrap();
     assert_eq!(farm.spec, FarmSpec { priority: 10 }, "what was not sent is the default");
     let cows = resources::children::<CowSpec>(&mut db, &COW, farm.id).await.unwrap();
@@ -327,7 +330,7 @@ async fn documents_below_several_others_are_read_together() {
         stack.post(&format!("/v2/farms/{farm}/cows"), cow("rosa", "x")).await.is(201);
         stack.post(&format!("/v2/farms/{farm}/albums"), named("rosa")).await.is(201);
     }
-    let mut db = stack.store.pool().acquire().await.unwrap();
+    let mut db = stack.store.acquire().await.unwrap();
     let below = resources::Below::read(&mut db, &[(&COW, "/v2/farms/a"), (&COW, "/v2/farms/b"), (&ALBUM, "/v2/farms/b")]).await.unwrap();
     for (farm, cows, albums) in [("a", 1, 0), ("a.b", 0, 0), ("a0", 0, 0), ("b", 1, 1)] {
         let farm = resources::get::<FarmSpec>(&mut db, &FARM, &format!("/v2/farms/{farm}")).await.unwrap().unwrap();
@@ -416,7 +419,7 @@ async fn a_foreign_parent_made_again_inherits_nothing() {
     stack.delete("/v2/offices/o/reports/r").await.refused(404, "not_found");
     stack.post("/v2/offices/o/reports/r/pages", named("q")).await.refused(404, "parent_not_found");
     stack.post("/v2/offices/o/reports", report).await.is(201);
-    let mut db = stack.store.pool().acquire().await.unwrap();
+    let mut db = stack.store.acquire().await.unwrap();
     assert_eq!(
         resources::below_foreign::<resources::NoSpec>(&mut db, &PAGE, first).await.unwrap().len(),
         0,

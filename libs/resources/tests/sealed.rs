@@ -63,7 +63,7 @@ impl Service {
 
     async fn stored(&self) -> (Value, i64, Option<Vec<u8>>, Option<Vec<u8>>) {
         let sql = "select spec, version, sealed, bytes from resource join file on digest = file_digest";
-        sqlx::query_as(sql).fetch_one(self.0.store.pool()).await.unwrap()
+        sqlx::query_as(sql).fetch_one(&mut *self.0.store.acquire().await.unwrap()).await.unwrap()
     }
 }
 
@@ -86,8 +86,8 @@ async fn files_and_specs_are_sealed_and_follow_the_key() {
 
     // The database as an earlier version left it, which sealed nothing.
     let plain = "update resource set spec = $1";
-    sqlx::query(plain).bind(&sent["spec"]).execute(service.0.store.pool()).await.unwrap();
-    sqlx::query("update file set sealed = null, bytes = 'cabbage'").execute(service.0.store.pool()).await.unwrap();
+    sqlx::query(plain).bind(&sent["spec"]).execute(&mut *service.0.store.acquire().await.unwrap()).await.unwrap();
+    sqlx::query("update file set sealed = null, bytes = 'cabbage'").execute(&mut *service.0.store.acquire().await.unwrap()).await.unwrap();
     assert_eq!((service.spec().await, &*service.get("application/octet-stream").await), (sent["spec"].clone(), "cabbage"));
     let (_, version, ..) = service.stored().await;
     let service = Service::start(&db.url, OLD).await;
@@ -105,7 +105,7 @@ async fn files_and_specs_are_sealed_and_follow_the_key() {
     assert!(refused.contains("not in the key file"), "{refused}");
 
     // A sealed text that was copied into another document.
-    sqlx::query("update resource set id = gen_random_uuid()").execute(service.0.store.pool()).await.unwrap();
+    sqlx::query("update resource set id = gen_random_uuid()").execute(&mut *service.0.store.acquire().await.unwrap()).await.unwrap();
     let path = PathParams(vec![("safe".into(), "s".into())]);
     assert!(resources::get_one(&service.0, &SAFE, &path, &HeaderMap::new()).await.is_err());
 }
@@ -121,14 +121,14 @@ async fn cut_off(db: &Store, table: &str, at: usize) {
            return new; end $$;
          create trigger cut before update on {table} for each row execute function cut_{table}()"
     );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(statements)).execute(db.pool()).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(statements)).execute(&mut *db.acquire().await.unwrap()).await.unwrap();
 }
 
 #[tokio::test]
 async fn sealing_that_was_killed_in_the_middle_is_finished_by_the_next_start() {
     let db = test_db().await;
     let service = Service::start(&db.url, OLD).await;
-    let pool = service.0.store.pool();
+    let store = &service.0.store;
     let contents: Vec<String> = (0..MANY).map(|n| format!("cabbage {n}")).collect();
     for (n, content) in contents.iter().enumerate() {
         let mut sent = document(&format!("open {n}"));
@@ -138,7 +138,7 @@ async fn sealing_that_was_killed_in_the_middle_is_finished_by_the_next_start() {
     }
     let left = async |table: &str, stale: &str| -> i64 {
         let sql = format!("select count(*) from {table} where {stale}");
-        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(pool).await.unwrap()
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap()
     };
     let readable = async |service: &Service| {
         for n in [0, MANY / 2, MANY - 1] {
@@ -152,7 +152,10 @@ async fn sealing_that_was_killed_in_the_middle_is_finished_by_the_next_start() {
     // Files as an earlier version left them, which sealed nothing.
     let plain = "update file set sealed = null, bytes = convert_to(content, 'UTF8') from unnest($1::text[]) content
         where digest = sha256(convert_to(content, 'UTF8'))";
-    assert_eq!(sqlx::query(plain).bind(&contents).execute(pool).await.unwrap().rows_affected(), MANY as u64);
+    assert_eq!(
+        sqlx::query(plain).bind(&contents).execute(&mut *store.acquire().await.unwrap()).await.unwrap().rows_affected(),
+        MANY as u64
+    );
     cut_off(&service.0.store, "file", 100).await;
     resources::seal_all(&service.0.store, &KINDS).await.expect_err("its connection ended");
     let rest = left("file", "sealed is null").await;

@@ -64,7 +64,8 @@ impl SealedTable {
         let stale = "(sealed is null or substring(sealed from 2 for 8) <> $1)";
         let Self { table, row, plain, bytes } = self;
         let find = format!("select ctid::text from {table} where {stale}");
-        let places: Vec<String> = sqlx::query_scalar(AssertSqlSafe(find)).bind(key.current_id()).fetch_all(store.pool()).await?;
+        let places: Vec<String> =
+            sqlx::query_scalar(AssertSqlSafe(find)).bind(key.current_id()).fetch_all(&mut *store.acquire().await?).await?;
         // Whoever wrote a row meanwhile has sealed it.
         let read = format!("select ctid::text, {row}, sealed, {bytes} from {table} where ctid = any($2::tid[]) and {stale} for update");
         let (set, as_well) = derived.map_or((String::new(), None), |derived| (format!(", {} = $3", derived.column), Some(derived.of)));

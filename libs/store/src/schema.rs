@@ -7,24 +7,18 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::migrate::Migrator;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use crate::{SealError, SealKey, StoreError, StoreResult, Timestamp, Tx};
+use crate::pool::{Pool, connect};
+use crate::{PooledConnection, SealError, SealKey, StoreError, StoreResult, Timestamp, Tx};
 
 /// The advisory lock that is held while a schema is created and migrated. Any number does that nothing else in the database uses.
 const BOOTSTRAP_LOCK: i64 = 0x0064_726f_7665_7200;
-
-/// A connection that was idle for so long is tested before it is used: the server may have been restarted meanwhile.
-const TEST_AFTER_IDLE: Duration = Duration::from_millis(100);
-
-/// The time limit of that test.
-const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How to reach the database, and for which service.
 #[derive(Clone, Debug)]
@@ -80,10 +74,10 @@ impl MigrationSet {
     }
 }
 
-/// The connection pool of a service, in its schema.
+/// The database of a service: its schema, and the connections to it. Unqualified names are resolved in the schema.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pool: PgPool,
+    pool: Pool,
     schema: String,
     key: Option<Arc<SealKey>>,
 }
@@ -106,7 +100,7 @@ impl Store {
             .application_name(&format!("drover-{}", config.service))
             .options([("idle_in_transaction_session_timeout", format!("{}ms", config.idle_transaction_timeout.as_millis()))]);
 
-        let mut connection = first_connection(&options, config.startup_timeout).await?;
+        let mut connection = connect(&options, config.startup_timeout).await?;
         sqlx::query("select pg_advisory_lock($1)").bind(BOOTSTRAP_LOCK).execute(&mut connection).await?;
         let owner = create_schema(&mut connection, &schema).await.map_err(|error| in_schema(&schema, error))?;
         if !migrations.is_empty() {
@@ -126,13 +120,9 @@ impl Store {
             Some(role) => options.options([("role", role)]),
             None => options,
         };
-        let pool = PgPoolOptions::new()
-            .max_connections(config.max_connections)
-            .acquire_timeout(config.acquire_timeout)
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| Box::pin(async move { Ok(works_after(meta.idle_for, connection).await) }))
-            .connect_with(options)
-            .await?;
+        let pool = Pool::new(options, config.max_connections, config.acquire_timeout);
+        // Whether the role may be used is known now and not at the first request.
+        pool.acquire().await?;
         Ok(Self { pool, schema, key: None })
     }
 
@@ -150,11 +140,6 @@ impl Store {
         Ok(self.key.as_deref().ok_or(SealError::NoKey)?)
     }
 
-    /// The pool. Unqualified names are resolved in the service's schema.
-    pub fn pool(&self) -> &PgPool {
-        &self.pool
-    }
-
     /// The name of the schema.
     pub fn schema(&self) -> &str {
         &self.schema
@@ -165,8 +150,9 @@ impl Store {
     /// # Errors
     /// The server cannot be reached within [`StoreConfig::acquire_timeout`], or refuses the connection.
     pub async fn connection<const N: usize>(&self, settings: [(&str, &str); N]) -> StoreResult<PgConnection> {
-        let options = (*self.pool.connect_options()).clone().options(settings);
-        let connected = tokio::time::timeout(self.pool.options().get_acquire_timeout(), PgConnection::connect_with(&options));
+        let (options, limit) = self.pool.options();
+        let options = options.clone().options(settings);
+        let connected = tokio::time::timeout(limit, PgConnection::connect_with(&options));
         Ok(connected.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?)
     }
 
@@ -175,8 +161,8 @@ impl Store {
     ///
     /// # Errors
     /// There is no free connection within [`StoreConfig::acquire_timeout`], or the server cannot be reached.
-    pub async fn acquire(&self) -> StoreResult<PoolConnection<Postgres>> {
-        Ok(self.pool.acquire().await?)
+    pub async fn acquire(&self) -> StoreResult<PooledConnection> {
+        self.pool.acquire().await
     }
 
     /// Begins a transaction.
@@ -184,7 +170,7 @@ impl Store {
     /// # Errors
     /// There is no free connection within [`StoreConfig::acquire_timeout`], or the server cannot be reached.
     pub async fn begin(&self) -> StoreResult<Tx> {
-        begin(&self.pool).await
+        self.pool.begin().await
     }
 
     /// The time of the database's clock, by which leases and deadlines of several processes are compared.
@@ -192,7 +178,7 @@ impl Store {
     /// # Errors
     /// The database cannot be reached.
     pub async fn now(&self) -> StoreResult<Timestamp> {
-        Ok(sqlx::query_scalar("select now()").fetch_one(&self.pool).await?)
+        Ok(sqlx::query_scalar("select now()").fetch_one(&mut *self.acquire().await?).await?)
     }
 
     /// Checks that the server answers, for `/readyz`.
@@ -200,31 +186,13 @@ impl Store {
     /// # Errors
     /// It does not.
     pub async fn check(&self) -> StoreResult<()> {
-        sqlx::query("select 1").execute(&self.pool).await?;
+        sqlx::query("select 1").execute(&mut *self.acquire().await?).await?;
         Ok(())
     }
 
-    /// Closes the pool and waits until every connection has been returned and closed.
+    /// Closes the idle connections, and each of the others when it is given back. The store cannot be used any more.
     pub async fn close(&self) {
         self.pool.close().await;
-    }
-}
-
-/// Connects, and tries again while the server is unavailable: it may only be starting. A refused login is an error at once.
-async fn first_connection(options: &PgConnectOptions, timeout: Duration) -> StoreResult<PgConnection> {
-    let give_up = Instant::now() + timeout;
-    let mut logged = false;
-    loop {
-        match PgConnection::connect_with(options).await.map_err(StoreError::from) {
-            Err(StoreError::Unavailable(error)) if Instant::now() < give_up => {
-                if !logged {
-                    tracing::info!(%error, "the database does not answer yet, waiting for it");
-                    logged = true;
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-            outcome => return outcome,
-        }
     }
 }
 
@@ -260,27 +228,6 @@ async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Op
     }
     tracing::warn!(schema, "the connecting user may not use a role of its own for this schema; continuing without one");
     Ok(None)
-}
-
-/// Begins a transaction. All code of Drover must begin transactions this way.
-///
-/// In sqlx 0.9.0 (issue 4393), when the future of `begin` is dropped at the wrong moment (as a handler's is when its client closes the
-/// connection), the connection goes back to the pool with an open transaction. The next user would write into a transaction that is
-/// never committed. So `begin` runs to its end in a task of its own, which is not dropped; if the caller is gone by then, the
-/// transaction is rolled back. Remove the task once sqlx is fixed.
-///
-/// # Errors
-/// There is no free connection in time, or the server cannot be reached.
-pub async fn begin(pool: &PgPool) -> StoreResult<Tx> {
-    let pool = pool.clone();
-    let begun = tokio::spawn(async move { pool.begin().await });
-    // The task is not aborted before the process ends.
-    Ok(begun.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))?)
-}
-
-/// Whether a connection that was idle for so long still works. It is tested only after a while, because a test costs a round trip.
-pub async fn works_after(idle: Duration, connection: &mut PgConnection) -> bool {
-    idle < TEST_AFTER_IDLE || matches!(tokio::time::timeout(TEST_TIMEOUT, connection.ping()).await, Ok(Ok(())))
 }
 
 async fn may_become(connection: &mut PgConnection, role: &str) -> bool {

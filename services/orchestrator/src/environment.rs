@@ -43,7 +43,8 @@ impl Environment {
     /// Retry if another engine took over the workflow, or the database cannot be reached.
     pub async fn fence(&self, workflow: Uuid, fence: i64) -> Result<i64, StepError> {
         let sql = "select nextval('workflow_fence') from workflow where id = $1 and fence = $2";
-        let drawn: Option<i64> = sqlx::query_scalar(sql).bind(workflow).bind(fence).fetch_optional(self.store.pool()).await?;
+        let drawn: Option<i64> =
+            sqlx::query_scalar(sql).bind(workflow).bind(fence).fetch_optional(&mut *self.store.acquire().await?).await?;
         drawn.ok_or_else(lease_lost)
     }
 

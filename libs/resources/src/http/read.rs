@@ -26,7 +26,7 @@ pub async fn get_one(
 ) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
     let foreign = documents.foreign_if_there(kind, params).await?;
-    let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
+    let mut db = documents.store.acquire().await?;
     // A document below an earlier parent of the same name does not count.
     let found = store::find(&mut db, kind, &path).await?.filter(|document| Some(document.foreign_parent) == foreign);
     let document = sealed::open(&documents.store, kind, found.ok_or(ResourceError::NotFound { title: kind.title, path })?)?;
@@ -111,7 +111,7 @@ pub async fn list(documents: &Documents, kind: &'static DocumentKind, params: &P
         }
     }
     let foreign = documents.foreign(kind, params).await?;
-    let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
+    let mut db = documents.store.acquire().await?;
     if let Parent::Local(above) = kind.parent
         && store::find(&mut db, above, &parent).await?.is_none()
     {

@@ -273,7 +273,7 @@ fn warned(kind: &DocumentKind, mut response: Response, ignored: Vec<String>) -> 
 async fn drop_file(documents: &Documents, digest: Option<&[u8]>) {
     let Some(digest) = digest else { return };
     let outcome = async {
-        let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = documents.store.acquire().await?;
         store::drop_file(&mut db, digest).await
     };
     if let Err(error) = outcome.await {

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "tests, and what helps them")]
 
 mod failpoints;
+mod pool;
 mod private_postgres;
 mod store;

@@ -1,6 +1,5 @@
 //! Schemas, roles, migrations, errors, and broken connections.
 
-use std::task::Poll;
 use std::time::Duration;
 
 use drover_store::{MigrationSet, Place, ResultExt, SealKey, Sealed, Store, StoreConfig, StoreError, Timestamp, now, retry_contended};
@@ -14,22 +13,22 @@ fn set(name: &str, sql: &'static str) -> MigrationSet {
     MigrationSet::new(name, Migrator::with_migrations(vec![migration]))
 }
 
-fn sets() -> [MigrationSet; 2] {
+pub fn sets() -> [MigrationSet; 2] {
     [
         set("resources", "create table document (name text primary key)"),
         set("placement", "create table claim (id int constraint claim_is_small check (id < 10), document text references document)"),
     ]
 }
 
-fn config(service: &'static str, url: &SecretString) -> StoreConfig {
+pub fn config(service: &'static str, url: &SecretString) -> StoreConfig {
     StoreConfig { acquire_timeout: Duration::from_secs(30), ..StoreConfig::new(service, url.clone()) }
 }
 
-async fn one<T>(store: &Store, sql: &'static str) -> T
+pub async fn one<T>(store: &Store, sql: &'static str) -> T
 where
     T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
 {
-    sqlx::query_scalar(sql).fetch_one(store.pool()).await.unwrap()
+    sqlx::query_scalar(sql).fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap()
 }
 
 #[tokio::test]
@@ -54,9 +53,9 @@ async fn service_cannot_read_tables_of_another() {
     let db = test_db().await;
     let placement = Store::connect(&config("placement", &db.url), &sets()).await.unwrap();
     let gateway = Store::connect(&config("gateway", &db.url), &[]).await.unwrap();
-    sqlx::query("insert into document values ('mine')").execute(placement.pool()).await.unwrap();
-    assert!(sqlx::query("select * from document").execute(gateway.pool()).await.is_err());
-    let error = sqlx::query("select * from drover_placement.document").execute(gateway.pool()).await.unwrap_err();
+    sqlx::query("insert into document values ('mine')").execute(&mut *placement.acquire().await.unwrap()).await.unwrap();
+    assert!(sqlx::query("select * from document").execute(&mut *gateway.acquire().await.unwrap()).await.is_err());
+    let error = sqlx::query("select * from drover_placement.document").execute(&mut *gateway.acquire().await.unwrap()).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().unwrap(), "42501");
 }
 
@@ -102,7 +101,7 @@ async fn constraint_violations_become_domain_errors() {
     let store = Store::connect(&config("placement", &db.url), &sets()).await.unwrap();
     let add = async || {
         sqlx::query("insert into document values ('a')")
-            .execute(store.pool())
+            .execute(&mut *store.acquire().await.unwrap())
             .await
             .on_constraint("document_pkey", || Refused::Taken)
             .map(drop)
@@ -111,7 +110,7 @@ async fn constraint_violations_become_domain_errors() {
     assert_eq!(add().await, Err(Refused::Taken));
     let claim = async |statement: &'static str| {
         let refused = |name: &str| (name == "claim_is_small").then_some(Refused::TooBig);
-        sqlx::query(statement).execute(store.pool()).await.map_constraint(refused).map(drop)
+        sqlx::query(statement).execute(&mut *store.acquire().await.unwrap()).await.map_constraint(refused).map(drop)
     };
     assert_eq!(claim("insert into claim values (11)").await, Err(Refused::TooBig));
     assert_eq!(
@@ -124,7 +123,7 @@ async fn constraint_violations_become_domain_errors() {
 async fn conflict_is_told_from_a_lost_connection() {
     let db = test_db().await;
     let store = Store::connect(&config("placement", &db.url), &sets()).await.unwrap();
-    sqlx::query("insert into document values ('0')").execute(store.pool()).await.unwrap();
+    sqlx::query("insert into document values ('0')").execute(&mut *store.acquire().await.unwrap()).await.unwrap();
     // Serializable read-modify-writes of one row at the same time: conflicts are repeated, and each of them counts.
     let increment = || {
         let store = store.clone();
@@ -196,12 +195,12 @@ async fn timestamps_read_back_as_they_were_written() {
         sqlx::query_as("select $1, to_char($1 at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), $2")
             .bind(written)
             .bind(vec![written, written])
-            .fetch_one(store.pool())
+            .fetch_one(&mut *store.acquire().await.unwrap())
             .await
             .unwrap();
     assert_eq!((read, text.parse::<jiff::Timestamp>().unwrap(), many), (written, *written, vec![written, written]));
     use sqlx::{Executor, Row};
-    let raw = store.pool().fetch_one("select timestamptz '1999-01-02 03:04:05.678901+00' as t").await.unwrap();
+    let raw = store.acquire().await.unwrap().fetch_one("select timestamptz '1999-01-02 03:04:05.678901+00' as t").await.unwrap();
     assert_eq!(raw.get::<Timestamp, _>("t").to_string(), "1999-01-02T03:04:05.678901Z");
     let (before, by_database, after) = (now(), store.now().await.unwrap(), now());
     assert!(before <= by_database && by_database <= after, "the server's clock is this machine's: {before} {by_database} {after}");
@@ -217,7 +216,11 @@ async fn sealed_column_is_decrypted_only_in_its_place_with_its_key() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions()) & 0o777, 0o600);
 
     let place = Place { table: "member", column: "kubeconfig", row: "7" };
-    let sealed: Sealed = sqlx::query_scalar("select $1").bind(key.seal(place, b"apiVersion: v1")).fetch_one(store.pool()).await.unwrap();
+    let sealed: Sealed = sqlx::query_scalar("select $1")
+        .bind(key.seal(place, b"apiVersion: v1"))
+        .fetch_one(&mut *store.acquire().await.unwrap())
+        .await
+        .unwrap();
     assert!(!format!("{sealed:?}{key:?}").contains("apiVersion"));
     // The same file, read again, is the same key.
     let again = SealKey::from_file_or_create(&path).unwrap();
@@ -237,44 +240,6 @@ async fn sealed_column_is_decrypted_only_in_its_place_with_its_key() {
     assert!(SealKey::parse(&SecretString::from("c2hvcnQ=")).is_err());
 }
 
-/// When a client closes its connection, its handler is dropped wherever it is. sqlx 0.9.0 may then return a connection with an open transaction
-/// to the pool.
-#[tokio::test]
-async fn dropped_begin_leaves_no_transaction_open_in_the_pool() {
-    let db = test_db().await;
-    let config = StoreConfig { max_connections: 1, ..config("placement", &db.url) };
-    let store = Store::connect(&config, &sets()).await.unwrap();
-    let witness = Store::connect(&config, &[]).await.unwrap();
-    let mut dropped = 0;
-    for round in 0..200 {
-        // It is dropped after a number of polls, not after a time, so that each machine drops it at the same point.
-        dropped += i32::from(!finishes_within(1 + round % 2, store.begin()).await);
-        sqlx::query("insert into document values ($1)").bind(round.to_string()).execute(store.pool()).await.unwrap();
-        let seen: i64 = sqlx::query_scalar("select count(*) from document where name = $1")
-            .bind(round.to_string())
-            .fetch_one(witness.pool())
-            .await
-            .unwrap();
-        assert_eq!(seen, 1, "round {round}: the insert went into a transaction that is never committed");
-    }
-    assert!(dropped > 40, "only {dropped} were dropped, too few to show anything");
-}
-
-/// Whether the future is done after so many polls. It is dropped in either case.
-async fn finishes_within(polls: u32, future: impl Future) -> bool {
-    let mut future = std::pin::pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|context| {
-        left -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if left == 0 => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 /// A process that is stopped in the middle of a transaction (SIGSTOP, a frozen virtual machine) sends nothing more to the server.
 #[tokio::test]
 async fn idle_transaction_loses_its_locks() {
@@ -282,16 +247,17 @@ async fn idle_transaction_loses_its_locks() {
     let others = Store::connect(&config("placement", &db.url), &sets()).await.unwrap();
     let impatient = StoreConfig { idle_transaction_timeout: Duration::from_millis(300), ..config("placement", &db.url) };
     let store = Store::connect(&impatient, &sets()).await.unwrap();
-    sqlx::query("insert into document values ('wanted')").execute(others.pool()).await.unwrap();
+    sqlx::query("insert into document values ('wanted')").execute(&mut *others.acquire().await.unwrap()).await.unwrap();
 
     // A machine that pauses may make it idle before the update, too; then it has no lock to lose.
     let silent = eventually(Duration::from_secs(60), async || {
-        let mut tx = store.pool().begin().await.ok()?;
+        let mut tx = store.begin().await.ok()?;
         sqlx::query("update document set name = 'lost' where name = 'wanted'").execute(&mut *tx).await.ok()?;
         Some(tx)
     })
     .await;
-    let change = sqlx::query("update document set name = 'changed' where name = 'wanted'").execute(others.pool());
+    let mut other = others.acquire().await.unwrap();
+    let change = sqlx::query("update document set name = 'changed' where name = 'wanted'").execute(&mut *other);
     let changed = tokio::time::timeout(Duration::from_secs(60), change).await.expect("the lock is released").unwrap();
     assert_eq!(changed.rows_affected(), 1);
     assert!(silent.commit().await.is_err(), "its commit comes too late");

@@ -74,20 +74,22 @@ macro_rules! valid_tokens {
 
 /// Whose secret has this digest, and how long it is valid still; none: for ever.
 pub async fn token_of_digest(db: &Store, digest: &[u8]) -> StoreResult<Option<(Principal, Option<Duration>)>> {
-    let Some(row) = sqlx::query(valid_tokens!("and digest = $1")).bind(digest).fetch_optional(db.pool()).await? else { return Ok(None) };
+    let Some(row) = sqlx::query(valid_tokens!("and digest = $1")).bind(digest).fetch_optional(&mut *db.acquire().await?).await? else {
+        return Ok(None);
+    };
     let left: Option<f64> = row.try_get("left_seconds")?;
     Ok(Some((TokenRow::from_row(&row)?.into(), left.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default()))))
 }
 
 /// The token of a session.
 pub async fn token_of_id(db: &Store, id: Uuid) -> StoreResult<Option<Principal>> {
-    let found: Option<TokenRow> = sqlx::query_as(valid_tokens!("and id = $1")).bind(id).fetch_optional(db.pool()).await?;
+    let found: Option<TokenRow> = sqlx::query_as(valid_tokens!("and id = $1")).bind(id).fetch_optional(&mut *db.acquire().await?).await?;
     Ok(found.map(Into::into))
 }
 
 /// Tokens that are valid, by name.
 pub async fn tokens(db: &Store) -> StoreResult<Vec<Token>> {
-    let rows: Vec<TokenRow> = sqlx::query_as(valid_tokens!("order by name")).fetch_all(db.pool()).await?;
+    let rows: Vec<TokenRow> = sqlx::query_as(valid_tokens!("order by name")).fetch_all(&mut *db.acquire().await?).await?;
     Ok(rows.into_iter().map(|TokenRow(token)| token).collect())
 }
 
@@ -124,8 +126,10 @@ pub fn name_is_taken(name: &str) -> Problem {
 
 /// Revokes a token; false if there is none.
 pub async fn revoke_token(db: &Store, name: &str) -> StoreResult<bool> {
-    let revoked =
-        sqlx::query("update token set revoked_at = now() where name = $1 and revoked_at is null").bind(name).execute(db.pool()).await?;
+    let revoked = sqlx::query("update token set revoked_at = now() where name = $1 and revoked_at is null")
+        .bind(name)
+        .execute(&mut *db.acquire().await?)
+        .await?;
     Ok(revoked.rows_affected() > 0)
 }
 
@@ -144,14 +148,14 @@ pub async fn grants_of_user(db: &Store, user: &User) -> StoreResult<Vec<RoleGran
     subjects.extend(user.email.iter().map(|email| format!("user:{email}")));
     subjects.extend(user.groups.iter().map(|group| format!("group:{group}")));
     let query = "select name, subject, role, projects from role_binding where subject = any($1)";
-    let rows: Vec<BindingRow> = sqlx::query_as(query).bind(subjects).fetch_all(db.pool()).await?;
+    let rows: Vec<BindingRow> = sqlx::query_as(query).bind(subjects).fetch_all(&mut *db.acquire().await?).await?;
     Ok(rows.into_iter().map(|BindingRow(binding)| RoleGrant { role: binding.role, projects: binding.projects }).collect())
 }
 
 /// Role bindings, by name.
 pub async fn bindings(db: &Store) -> StoreResult<Vec<RoleBinding>> {
     let rows: Vec<BindingRow> =
-        sqlx::query_as("select name, subject, role, projects from role_binding order by name").fetch_all(db.pool()).await?;
+        sqlx::query_as("select name, subject, role, projects from role_binding order by name").fetch_all(&mut *db.acquire().await?).await?;
     Ok(rows.into_iter().map(|BindingRow(binding)| binding).collect())
 }
 
@@ -161,13 +165,13 @@ pub async fn keep_binding(db: &Store, binding: &RoleBinding, by: &str) -> StoreR
         on conflict (name) do update set subject = excluded.subject, role = excluded.role, projects = excluded.projects,
             created_by = excluded.created_by, created_at = now()";
     let query = sqlx::query(upsert).bind(&binding.name).bind(&binding.subject).bind(binding.role.name());
-    query.bind(&binding.projects).bind(by).execute(db.pool()).await?;
+    query.bind(&binding.projects).bind(by).execute(&mut *db.acquire().await?).await?;
     Ok(())
 }
 
 /// Removes a role binding; false if there is none.
 pub async fn remove_binding(db: &Store, name: &str) -> StoreResult<bool> {
-    Ok(sqlx::query("delete from role_binding where name = $1").bind(name).execute(db.pool()).await?.rows_affected() > 0)
+    Ok(sqlx::query("delete from role_binding where name = $1").bind(name).execute(&mut *db.acquire().await?).await?.rows_affected() > 0)
 }
 
 /// Records a request before it is passed on; returns the number of the entry and its time. It survives the end of any process of Drover;
@@ -177,14 +181,14 @@ pub async fn record(db: &Store, entry: &AuditEntry) -> StoreResult<(i64, String)
         select $1, $2, $3, $4, $5, $6, $7, $8 from set_config('synchronous_commit', 'off', true) returning id, at";
     let query = sqlx::query_as(insert).bind(&entry.who).bind(&entry.via).bind(&entry.method).bind(&entry.path);
     let query = query.bind(&entry.project).bind(&entry.from).bind(&entry.trace).bind(&entry.request);
-    let (id, at): (i64, Timestamp) = query.fetch_one(db.pool()).await?;
+    let (id, at): (i64, Timestamp) = query.fetch_one(&mut *db.acquire().await?).await?;
     Ok((id, at.to_string()))
 }
 
 /// Records how a request was answered.
 pub async fn record_outcome(db: &Store, id: i64, status: u16, code: Option<&str>) -> StoreResult<()> {
     let insert = "insert into audit_outcome (audit, status, code) select $1, $2, $3 from set_config('synchronous_commit', 'off', true)";
-    sqlx::query(insert).bind(id).bind(status.cast_signed()).bind(code).execute(db.pool()).await?;
+    sqlx::query(insert).bind(id).bind(status.cast_signed()).bind(code).execute(&mut *db.acquire().await?).await?;
     Ok(())
 }
 
@@ -226,6 +230,6 @@ pub async fn entries(db: &Store, filter: &AuditFilter) -> StoreResult<Vec<AuditE
         where ($1::bigint is null or id < $1) and ($2::text is null or who = $2) and ($3::text is null or project = $3)
         order by id desc limit $4";
     let query = sqlx::query_as(query).bind(filter.before).bind(&filter.who).bind(&filter.project).bind(filter.limit);
-    let rows: Vec<AuditRow> = query.fetch_all(db.pool()).await?;
+    let rows: Vec<AuditRow> = query.fetch_all(&mut *db.acquire().await?).await?;
     Ok(rows.into_iter().map(|AuditRow(entry)| entry).collect())
 }

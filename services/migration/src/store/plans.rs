@@ -129,7 +129,7 @@ pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDoc
 /// # Errors
 /// The database fails.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
-    let row: Option<Row> = sqlx::query_as(select!("where id = $1")).bind(id).fetch_optional(store.pool()).await?;
+    let row: Option<Row> = sqlx::query_as(select!("where id = $1")).bind(id).fetch_optional(&mut *store.acquire().await?).await?;
     Ok(row.map(PlanDocument::from))
 }
 
@@ -138,7 +138,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
 /// # Errors
 /// The database fails.
 pub async fn input(store: &Store, id: Uuid) -> StoreResult<Option<Vec<u8>>> {
-    Ok(sqlx::query_scalar("select input from plan where id = $1").bind(id).fetch_optional(store.pool()).await?)
+    Ok(sqlx::query_scalar("select input from plan where id = $1").bind(id).fetch_optional(&mut *store.acquire().await?).await?)
 }
 
 /// Lists plans, the newest first; of those that are older than `after` if it is given. Nothing is older than a plan that does not exist.
@@ -150,7 +150,7 @@ pub async fn list(store: &Store, limit: i64, after: Option<Uuid>) -> StoreResult
         "where $2::uuid is null or (created_at, id) < (select created_at, id from plan where id = $2)
          order by created_at desc, id desc limit $1"
     ));
-    let rows: Vec<Row> = query.bind(limit).bind(after).fetch_all(store.pool()).await?;
+    let rows: Vec<Row> = query.bind(limit).bind(after).fetch_all(&mut *store.acquire().await?).await?;
     Ok(rows.into_iter().map(PlanDocument::from).collect())
 }
 
@@ -161,7 +161,7 @@ pub async fn list(store: &Store, limit: i64, after: Option<Uuid>) -> StoreResult
 pub async fn accept(store: &Store, id: Uuid, operation: Uuid) -> StoreResult<bool> {
     let set = sqlx::query(
         "update plan set state = 'accepted', operation = $2 where id = $1 and (state = 'proposed' or (state = 'accepted' and operation = $2))",
-    ).bind(id).bind(operation).execute(store.pool()).await?;
+    ).bind(id).bind(operation).execute(&mut *store.acquire().await?).await?;
     Ok(set.rows_affected() == 1)
 }
 
@@ -172,7 +172,7 @@ pub async fn accept(store: &Store, id: Uuid, operation: Uuid) -> StoreResult<boo
 pub async fn discard(store: &Store, id: Uuid) -> StoreResult<bool> {
     let set = sqlx::query("update plan set state = 'discarded' where id = $1 and state in ('proposed', 'infeasible', 'discarded')")
         .bind(id)
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await?)
         .await?;
     Ok(set.rows_affected() == 1)
 }
@@ -199,7 +199,7 @@ pub async fn open(store: &Store) -> StoreResult<Vec<OpenPlan>> {
          where state in ('proposed', 'accepted') and (made_for is not null or operation is not null or subject ? 'newcomer')
          order by created_at limit 500",
     )
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?)
 }
 
@@ -229,7 +229,7 @@ pub async fn end(store: &Store, id: Uuid, outcome: &PlanOutcome) -> StoreResult<
         .bind(state)
         .bind(&outcome.why)
         .bind(from)
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await?)
         .await?;
     Ok(())
 }
@@ -241,7 +241,7 @@ pub async fn end(store: &Store, id: Uuid, outcome: &PlanOutcome) -> StoreResult<
 pub async fn prune(store: &Store, days: u16) -> StoreResult<u64> {
     let deleted = sqlx::query("delete from plan where created_at < now() - make_interval(days => $1) and state <> 'accepted'")
         .bind(i32::from(days))
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await?)
         .await?;
     Ok(deleted.rows_affected())
 }

@@ -83,7 +83,7 @@ pub async fn active_with_planned_moves(db: &mut PgConnection) -> StoreResult<Vec
 /// # Errors
 /// The database fails.
 pub async fn is_made(store: &Store, path: &str) -> StoreResult<bool> {
-    Ok(sqlx::query_scalar("select exists (select from builtin where path = $1)").bind(path).fetch_one(store.pool()).await?)
+    Ok(sqlx::query_scalar("select exists (select from builtin where path = $1)").bind(path).fetch_one(&mut *store.acquire().await?).await?)
 }
 
 /// Records that a built-in document was made.
@@ -91,7 +91,7 @@ pub async fn is_made(store: &Store, path: &str) -> StoreResult<bool> {
 /// # Errors
 /// The database fails.
 pub async fn note_made(store: &Store, path: &str) -> StoreResult<()> {
-    sqlx::query("insert into builtin (path) values ($1) on conflict do nothing").bind(path).execute(store.pool()).await?;
+    sqlx::query("insert into builtin (path) values ($1) on conflict do nothing").bind(path).execute(&mut *store.acquire().await?).await?;
     Ok(())
 }
 
@@ -102,5 +102,5 @@ pub async fn note_made(store: &Store, path: &str) -> StoreResult<()> {
 pub async fn foreign_parents(store: &Store) -> StoreResult<Vec<(Uuid, String)>> {
     Ok(sqlx::query_as(
         "select distinct on (foreign_parent) foreign_parent, path from resource where foreign_parent is not null and parent_id is null order by foreign_parent, path",
-    ).fetch_all(store.pool()).await?)
+    ).fetch_all(&mut *store.acquire().await?).await?)
 }

@@ -218,7 +218,7 @@ async fn plans_are_deleted_after_the_configured_number_of_days() {
     migration.kill();
     let store = Store::connect(&StoreConfig::new("migration", db.url.clone()), &[]).await.unwrap();
     let age = "update plan set created_at = created_at - interval '31 days' where id = any($1)";
-    sqlx::query(age).bind(vec![old.id, carried_out.id]).execute(store.pool()).await.unwrap();
+    sqlx::query(age).bind(vec![old.id, carried_out.id]).execute(&mut *store.acquire().await.unwrap()).await.unwrap();
 
     let migration = Migration::start(&db, &full.peers).await;
     let ids = eventually(TIMEOUT, async || {

@@ -80,7 +80,7 @@ impl Ground {
         let store = store.with_key(Arc::new(SealKey::parse(&seal_key()).unwrap()));
         let filled = "select relname::text from pg_class where relnamespace = current_schema()::regnamespace and relkind = 'r'
             and not starts_with(relname, '_migrations_') and pg_relation_size(oid) > 0";
-        let filled: Vec<String> = sqlx::query_scalar(filled).fetch_all(store.pool()).await.unwrap();
+        let filled: Vec<String> = sqlx::query_scalar(filled).fetch_all(&mut *store.acquire().await.unwrap()).await.unwrap();
         assert_eq!(filled, ["planning_ledger"], "migrations insert rows into these tables; `empty` must do it again");
         Self { store, _db: db }
     }
@@ -88,7 +88,7 @@ impl Ground {
     /// Removes what earlier environments left, and makes the tables as the migrations did.
     async fn empty(&self) {
         truncate(&self.store).await;
-        sqlx::query("insert into planning_ledger default values").execute(self.store.pool()).await.unwrap();
+        sqlx::query("insert into planning_ledger default values").execute(&mut *self.store.acquire().await.unwrap()).await.unwrap();
     }
 }
 

@@ -34,7 +34,7 @@ async fn operation_metrics_count_every_end_once() {
     start_terminations(&stack).await;
     let count_running = "select count(*) from workflow where ended_at is null";
     eventually(Duration::from_secs(120), async || {
-        let running: i64 = sqlx::query_scalar(count_running).fetch_one(stack.app.store.pool()).await.unwrap();
+        let running: i64 = sqlx::query_scalar(count_running).fetch_one(&mut *stack.app.store.acquire().await.unwrap()).await.unwrap();
         (running == 0).then_some(())
     })
     .await;

@@ -182,14 +182,17 @@ async fn cut_over_retires_targets_that_the_relocation_does_not_name() {
         "insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
         select $1, dig_id, project, composite_app, version, dig, app, 'aws+c', namespace, digest, request, role, operation
         from binding where role = 'target' and app = 'victim'";
-    let inserted = sqlx::query(sql).bind(stray).execute(stack.app.store.pool()).await.unwrap();
+    let inserted = sqlx::query(sql).bind(stray).execute(&mut *stack.app.store.acquire().await.unwrap()).await.unwrap();
     assert_eq!(inserted.rows_affected(), 1);
     fakes.members.behave("victim", "b", Behaviour::Ready);
 
     expect_state(&stack.ended(&operation).await, "succeeded");
     eventually(Duration::from_secs(60), async || {
-        let role: String =
-            sqlx::query_scalar("select role from binding where id = $1").bind(stray).fetch_one(stack.app.store.pool()).await.unwrap();
+        let role: String = sqlx::query_scalar("select role from binding where id = $1")
+            .bind(stray)
+            .fetch_one(&mut *stack.app.store.acquire().await.unwrap())
+            .await
+            .unwrap();
         (role == "gone").then_some(())
     })
     .await;

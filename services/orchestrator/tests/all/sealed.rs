@@ -26,7 +26,7 @@ fn objects(word: &str, host: &str) -> Vec<Value> {
 async fn rows(store: &Store) -> String {
     let sql = "select string_agg(bundle::text || coalesce(variant::text, ''), ' ')
         from bundle left join bundle_variant variant on variant.digest = bundle.digest";
-    sqlx::query_scalar(sql).fetch_one(store.pool()).await.unwrap()
+    sqlx::query_scalar(sql).fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap()
 }
 
 async fn opened(store: &Store, rendered: &Rendered, member: &MemberKey) -> (Vec<Value>, Vec<Value>) {
@@ -43,7 +43,13 @@ async fn runs(store: &Store, rendered: &Rendered, member: &MemberKey) {
     let sql =
         "insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
         values ($1, $1, 'p', 'shop', 'v1', 'd', 'till', $2, 'shop', $3, '{}', 'current', $1)";
-    sqlx::query(sql).bind(Uuid::new_v4()).bind(&member.0).bind(&rendered.digest).execute(store.pool()).await.unwrap();
+    sqlx::query(sql)
+        .bind(Uuid::new_v4())
+        .bind(&member.0)
+        .bind(&rendered.digest)
+        .execute(&mut *store.acquire().await.unwrap())
+        .await
+        .unwrap();
 }
 
 /// Whether the app is found as a caller of `cart`, of `stock` and of another Service.
@@ -77,12 +83,12 @@ async fn start_seals_bundles_again_with_the_newest_key() {
     // As a version left them that sealed nothing.
     sqlx::query("update bundle set objects = $1, sealed = null, hosts = '{}'")
         .bind(json!(as_rendered.0))
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await.unwrap())
         .await
         .unwrap();
     sqlx::query("update bundle_variant set objects = $1, sealed = null, hosts = null")
         .bind(json!(as_rendered.1))
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await.unwrap())
         .await
         .unwrap();
     assert_eq!(opened(store, &rendered, &member).await, as_rendered, "it is read in both forms");

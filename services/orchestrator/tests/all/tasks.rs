@@ -35,7 +35,13 @@ async fn retire_settles_other_bindings_while_one_fails_and_one_hangs() {
     for (age, claim) in claims.iter().rev().enumerate() {
         let sql = "update binding set role = 'retiring', operation = $2, changed_at = now() - $3 * interval '1 second' where id = $1";
         let age = i32::try_from(age).unwrap();
-        sqlx::query(sql).bind(claim.id).bind(Uuid::now_v7()).bind(age).execute(stack.app.store.pool()).await.unwrap();
+        sqlx::query(sql)
+            .bind(claim.id)
+            .bind(Uuid::now_v7())
+            .bind(age)
+            .execute(&mut *stack.app.store.acquire().await.unwrap())
+            .await
+            .unwrap();
     }
     stack.app.retire.send();
     claims_become(&fakes, &["a-fails", "b-hangs"]).await;

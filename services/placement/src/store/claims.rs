@@ -92,7 +92,7 @@ pub(super) fn state_column(state: ClaimState) -> &'static str {
 /// The store fails.
 pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<LedgerNews>> {
     if let Some(seq) = seq {
-        let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
+        let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(&mut *store.acquire().await?).await?;
         if head == seq {
             return Ok(None);
         }
@@ -116,7 +116,7 @@ pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, 
         .bind(dig)
         .bind(member.map(|key| key.0.as_str()))
         .bind(operation)
-        .fetch_all(store.pool())
+        .fetch_all(&mut *store.acquire().await?)
         .await?;
     complete(store, rows).await
 }
@@ -127,6 +127,6 @@ pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, 
 /// The store fails.
 pub async fn heads(store: &Store) -> StoreResult<Vec<ClaimHead>> {
     let rows: Vec<(Uuid, Uuid, String, String, Uuid)> =
-        sqlx::query_as("select id, dig_id, app, member, operation from claim").fetch_all(store.pool()).await?;
+        sqlx::query_as("select id, dig_id, app, member, operation from claim").fetch_all(&mut *store.acquire().await?).await?;
     Ok(rows.into_iter().map(|(id, dig, app, member, operation)| ClaimHead { id, dig, app, member, operation }).collect())
 }

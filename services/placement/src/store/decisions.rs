@@ -54,8 +54,11 @@ impl Row {
 /// # Errors
 /// The store fails, or an answer is damaged.
 pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, Arc<[u8]>>> {
-    let rows: Vec<(Uuid, Vec<u8>)> =
-        sqlx::query_as("select id, answer from decision where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
+    let rows: Vec<(Uuid, Vec<u8>)> = sqlx::query_as("select id, answer from decision where id = any($1)")
+        .persistent(false)
+        .bind(ids)
+        .fetch_all(&mut *store.acquire().await?)
+        .await?;
     // Not as they are stored: an earlier version may have written other names of fields.
     let json = |answer: &[u8]| -> StoreResult<Arc<[u8]>> { Ok(packed::json(&packed::unpack::<Decision>(answer)?).into()) };
     rows.into_iter().map(|(id, answer)| Ok((id, json(&answer)?))).collect()
@@ -66,8 +69,11 @@ pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid,
 /// # Errors
 /// The store fails.
 pub async fn receipts(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, LedgerReceipt>> {
-    let rows: Vec<(Uuid, Json<LedgerReceipt>)> =
-        sqlx::query_as("select id, answer from receipt where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
+    let rows: Vec<(Uuid, Json<LedgerReceipt>)> = sqlx::query_as("select id, answer from receipt where id = any($1)")
+        .persistent(false)
+        .bind(ids)
+        .fetch_all(&mut *store.acquire().await?)
+        .await?;
     Ok(rows.into_iter().map(|(id, answer)| (id, answer.0)).collect())
 }
 
@@ -77,7 +83,7 @@ pub async fn receipts(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, 
 /// The store fails, or the decision is damaged.
 pub async fn decision(store: &Store, id: Uuid) -> StoreResult<Option<StoredDecision>> {
     let query = sqlx::query_as("select requests, answer, operation, fence, overflow, created_at from decision where id = $1");
-    let Some(row): Option<Row> = query.bind(id).fetch_optional(store.pool()).await? else { return Ok(None) };
+    let Some(row): Option<Row> = query.bind(id).fetch_optional(&mut *store.acquire().await?).await? else { return Ok(None) };
     let answer = packed::unpack(&row.answer)?;
     row.complete(store, answer).await.map(Some)
 }
@@ -91,7 +97,7 @@ pub async fn last_about(store: &Store, project: &str, group: &str, app: &str, fe
     let mut before = i64::MAX;
     loop {
         let query = sqlx::query_as(include_str!("sql/decisions_about.sql")).bind(project).bind(group).bind(before).bind(PAGE);
-        let rows: Vec<Row> = query.fetch_all(store.pool()).await?;
+        let rows: Vec<Row> = query.fetch_all(&mut *store.acquire().await?).await?;
         let last = (rows.len() as i64) < PAGE;
         for row in rows {
             let answer: Decision = packed::unpack(&row.answer)?;

@@ -20,6 +20,6 @@ pub use requests::Content;
 /// # Errors
 /// The store fails.
 pub async fn tidy(store: &Store) -> StoreResult<()> {
-    sqlx::query(include_str!("sql/tidy.sql")).execute(store.pool()).await?;
+    sqlx::query(include_str!("sql/tidy.sql")).execute(&mut *store.acquire().await?).await?;
     Ok(())
 }

@@ -62,7 +62,7 @@ pub async fn requests(store: &Store, digests: Vec<Digest>) -> StoreResult<HashMa
     let rows: Vec<(Digest, Vec<u8>)> = sqlx::query_as("select digest, body from app_request where digest = any($1)")
         .persistent(false)
         .bind(digests)
-        .fetch_all(store.pool())
+        .fetch_all(&mut *store.acquire().await?)
         .await?;
     let mut clouds = Interner::default();
     let mut unpack = |body: &[u8]| -> StoreResult<AppRequest> {

@@ -260,10 +260,10 @@ async fn random_faults_leave_answers_and_books_equal_to_the_log() {
 async fn assert_log_matches(db: &TestDb, placements: &[Arc<Placement>], received: &[Received]) {
     let store = Store::connect(&StoreConfig::new("placement", db.url.clone()), &[]).await.unwrap();
     let entries: Vec<i64> = sqlx::query_scalar("select seq from decision union all select seq from receipt order by seq")
-        .fetch_all(store.pool())
+        .fetch_all(&mut *store.acquire().await.unwrap())
         .await
         .unwrap();
-    let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await.unwrap();
+    let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap();
     assert_eq!(entries, (1..=head).collect::<Vec<_>>(), "every sequence number exists once");
     let claims: BTreeSet<Uuid> = placements[0].claims("").await.items.iter().map(|claim| claim.id).collect();
     let decisions: Vec<&Decision> = received.iter().flat_map(|client| client.decisions.values()).collect();

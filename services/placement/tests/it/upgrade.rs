@@ -51,7 +51,7 @@ async fn jsonb_ledger_is_read_after_the_migration() {
     let all = sqlx::migrate!("../../migrations/placement");
     let earliest = Migrator { migrations: all.migrations[..1].to_vec().into(), ..all };
     let store = Store::connect(&StoreConfig::new("placement", db.url.clone()), &[MigrationSet::new("placement", earliest)]).await.unwrap();
-    sqlx::query("update head set seq = 1").execute(store.pool()).await.unwrap();
+    sqlx::query("update head set seq = 1").execute(&mut *store.acquire().await.unwrap()).await.unwrap();
     let insert = "insert into decision (id, seq, project, composite_app, dig, dig_id, operation, outcome, request, answer) \
         values ($1, 1, $2, $3, $4, $5, $6, 'placed', $7, $8)";
     sqlx::query(insert)
@@ -63,7 +63,7 @@ async fn jsonb_ledger_is_read_after_the_migration() {
         .bind(wanted.operation)
         .bind(first(&wanted))
         .bind(first(&decision))
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await.unwrap())
         .await
         .unwrap();
     let insert = "insert into claim (id, seq, dig_id, project, composite_app, composite_app_version, dig, app, member, state, surging, \
@@ -82,7 +82,7 @@ async fn jsonb_ledger_is_read_after_the_migration() {
             .bind(claim.operation)
             .bind(first(&*claim.request))
             .bind(first(&claim.pods))
-            .execute(store.pool())
+            .execute(&mut *store.acquire().await.unwrap())
             .await
             .unwrap();
     }

@@ -158,15 +158,17 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(desired.delete_volumes)
     .bind(desired.names)
     .bind(desired.act_as.as_deref())
-    .fetch_optional(store.pool())
+    .fetch_optional(&mut *store.acquire().await?)
     .await?;
     Ok(row.map(Row::from))
 }
 
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
-    let row: Option<Raw> =
-        sqlx::query_as(concat!("select ", columns!(), " from binding where id = $1")).bind(id).fetch_optional(store.pool()).await?;
+    let row: Option<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding where id = $1"))
+        .bind(id)
+        .fetch_optional(&mut *store.acquire().await?)
+        .await?;
     Ok(row.map(Row::from))
 }
 
@@ -174,14 +176,15 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding where member = $1 order by id"))
         .bind(&member.0)
-        .fetch_all(store.pool())
+        .fetch_all(&mut *store.acquire().await?)
         .await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding order by id")).fetch_all(store.pool()).await?;
+    let rows: Vec<Raw> =
+        sqlx::query_as(concat!("select ", columns!(), " from binding order by id")).fetch_all(&mut *store.acquire().await?).await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
@@ -193,7 +196,7 @@ pub async fn other_members(store: &Store, desired: &DesiredBinding) -> StoreResu
     .bind(desired.dig.id.to_string())
     .bind(&desired.app)
     .bind(&desired.member.0)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
     Ok(members.into_iter().map(MemberKey).collect())
 }
@@ -205,7 +208,7 @@ pub async fn set_served(store: &Store, id: Uuid, digest: &str, fence: i64) -> St
         .bind(id)
         .bind(digest)
         .bind(fence)
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await?)
         .await?;
     Ok(done.rows_affected() > 0)
 }
@@ -217,7 +220,7 @@ pub async fn set_test(store: &Store, id: Uuid, run: Option<Uuid>, fence: i64) ->
         .bind(id)
         .bind(run)
         .bind(fence)
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await?)
         .await?;
     Ok(done.rows_affected() > 0)
 }
@@ -229,7 +232,7 @@ pub async fn set_bounds(store: &Store, id: Uuid, order: &BoundsOrder) -> StoreRe
             .bind(id)
             .bind(Json(order))
             .bind(order.version)
-            .execute(store.pool())
+            .execute(&mut *store.acquire().await?)
             .await?;
     Ok(done.rows_affected() > 0)
 }
@@ -239,13 +242,13 @@ pub async fn set_gone(store: &Store, id: Uuid, fence: i64) -> StoreResult<bool> 
     let done = sqlx::query("update binding set gone = true where id = $1 and fence = $2 and not present")
         .bind(id)
         .bind(fence)
-        .execute(store.pool())
+        .execute(&mut *store.acquire().await?)
         .await?;
     Ok(done.rows_affected() > 0)
 }
 
 /// Deletes the row of a binding that is gone. Returns whether there was one.
 pub async fn forget(store: &Store, id: Uuid) -> StoreResult<bool> {
-    let done = sqlx::query("delete from binding where id = $1 and gone").bind(id).execute(store.pool()).await?;
+    let done = sqlx::query("delete from binding where id = $1 and gone").bind(id).execute(&mut *store.acquire().await?).await?;
     Ok(done.rows_affected() > 0)
 }

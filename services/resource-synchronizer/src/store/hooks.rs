@@ -84,12 +84,20 @@ pub enum Run {
 
 /// Adds the reason why a hook of a deletion failed to what the binding leaves behind (`kept`).
 pub async fn note(store: &Store, binding: Uuid, why: &str) -> StoreResult<()> {
-    sqlx::query("update binding set kept = array_append(kept, $2) where id = $1").bind(binding).bind(why).execute(store.pool()).await?;
+    sqlx::query("update binding set kept = array_append(kept, $2) where id = $1")
+        .bind(binding)
+        .bind(why)
+        .execute(&mut *store.acquire().await?)
+        .await?;
     Ok(())
 }
 
 /// Records how far the hooks of a binding are.
 pub async fn set(store: &Store, binding: Uuid, progress: &Progress) -> StoreResult<()> {
-    sqlx::query("update binding set hooks = $2 where id = $1").bind(binding).bind(Json(progress)).execute(store.pool()).await?;
+    sqlx::query("update binding set hooks = $2 where id = $1")
+        .bind(binding)
+        .bind(Json(progress))
+        .execute(&mut *store.acquire().await?)
+        .await?;
     Ok(())
 }

@@ -12,5 +12,5 @@ use uuid::Uuid;
 
 /// Id of this installation.
 pub async fn hub(store: &Store) -> StoreResult<Uuid> {
-    Ok(sqlx::query_scalar("select id from hub").fetch_one(store.pool()).await?)
+    Ok(sqlx::query_scalar("select id from hub").fetch_one(&mut *store.acquire().await?).await?)
 }

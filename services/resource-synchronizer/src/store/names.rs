@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use drover_api::bindings::DesiredBinding;
 use drover_scheduling::{DigRef, MemberKey};
-use drover_store::{Store, StoreResult};
+use drover_store::{Store, StoreResult, Tx};
 use sqlx::types::Json;
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::bindings::{Raw, Row, columns};
@@ -33,14 +32,14 @@ impl Change {
 }
 
 /// Begins to change the stand-ins of a project. Only one transaction at a time does.
-pub async fn begin(store: &Store, project: &str) -> StoreResult<Transaction<'static, Postgres>> {
-    let mut tx = store.pool().begin().await?;
+pub async fn begin(store: &Store, project: &str) -> StoreResult<Tx> {
+    let mut tx = store.begin().await?;
     sqlx::query("select pg_advisory_xact_lock(hashtextextended('names/' || $1, 0))").bind(project).execute(&mut *tx).await?;
     Ok(tx)
 }
 
 /// All rows of a project.
-pub async fn of_project(tx: &mut Transaction<'static, Postgres>, project: &str) -> StoreResult<Vec<Row>> {
+pub async fn of_project(tx: &mut Tx, project: &str) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(concat!("select ", columns!(), " from binding where dig ->> 'project' = $1 order by id"))
         .bind(project)
         .fetch_all(&mut **tx)
@@ -51,11 +50,11 @@ pub async fn of_project(tx: &mut Transaction<'static, Postgres>, project: &str) 
 /// The projects in which some copy has names elsewhere, or had.
 pub async fn projects(store: &Store) -> StoreResult<Vec<String>> {
     let sql = "select distinct dig ->> 'project' from binding where names or stand_in";
-    Ok(sqlx::query_scalar(sql).fetch_all(store.pool()).await?)
+    Ok(sqlx::query_scalar(sql).fetch_all(&mut *store.acquire().await?).await?)
 }
 
 /// The digests of bundles of a project's copies that export Services.
-pub async fn exporting(tx: &mut Transaction<'static, Postgres>, project: &str) -> StoreResult<BTreeSet<String>> {
+pub async fn exporting(tx: &mut Tx, project: &str) -> StoreResult<BTreeSet<String>> {
     let sql = "select distinct digest from bundle join binding using (digest) where exports and dig ->> 'project' = $1";
     let digests: Vec<String> = sqlx::query_scalar(sql).bind(project).fetch_all(&mut **tx).await?;
     Ok(digests.into_iter().collect())
@@ -68,7 +67,7 @@ pub async fn stand_ins_of_exports(store: &Store, digest: &str) -> StoreResult<Ve
          where stand_in and exports and (select exports from bundle where digest = $1)",
     )
     .bind(digest)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
     Ok(rows.into_iter().map(|(id, member)| (id, MemberKey(member))).collect())
 }
@@ -93,7 +92,7 @@ pub async fn exporters(store: &Store, namespace: &str, name: &str) -> StoreResul
     )
     .bind(namespace)
     .bind(name)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
     let exporter = |(Json(dig), app, member): (Json<DigRef>, String, String)| Exporter {
         dig: dig.id,
@@ -105,7 +104,7 @@ pub async fn exporters(store: &Store, namespace: &str, name: &str) -> StoreResul
 }
 
 /// Writes one change.
-pub async fn change(tx: &mut Transaction<'static, Postgres>, change: &Change) -> StoreResult<()> {
+pub async fn change(tx: &mut Tx, change: &Change) -> StoreResult<()> {
     let query = match change {
         Change::Come(wanted) => sqlx::query(
             "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, act_as, stand_in)
@@ -137,7 +136,7 @@ pub async fn concerned(store: &Store, copies: &[Uuid]) -> StoreResult<Vec<(Uuid,
          where c.id = any($1) and not c.stand_in and s.stand_in",
     )
     .bind(copies)
-    .fetch_all(store.pool())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
     Ok(rows.into_iter().map(|(id, member)| (id, MemberKey(member))).collect())
 }
@@ -148,7 +147,7 @@ pub async fn copies(store: &Store, dig: Uuid, app: &str) -> StoreResult<Vec<(Uui
         sqlx::query_as("select id, member from binding where dig ->> 'id' = $1 and app = $2 and present and not stand_in order by id")
             .bind(dig.to_string())
             .bind(app)
-            .fetch_all(store.pool())
+            .fetch_all(&mut *store.acquire().await?)
             .await?;
     Ok(rows.into_iter().map(|(id, member)| (id, MemberKey(member))).collect())
 }

@@ -1,0 +1,265 @@
+//! The connections of a store, which are kept open between uses, and transactions on them.
+//!
+//! deadpool keeps them. The pool of sqlx 0.9.0 sends an empty message and waits for its answer each time a connection comes back, which
+//! was two fifths of all messages to Postgres, and keeps the place of a connection for ever when the server does not answer (sqlx issue
+//! 4349). Here a connection comes back without a message if nothing on it is unfinished. If its user was dropped in the middle of a
+//! statement or a transaction, a task brings that to an end first, and closes the connection if the end does not come in time.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
+use futures::FutureExt;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, Executor, PgConnection};
+use tokio::time::timeout;
+
+use crate::{StoreError, StoreResult};
+
+/// A connection that was idle for so long is tested before it is used: the server may have been restarted meanwhile.
+const TEST_AFTER_IDLE: Duration = Duration::from_millis(100);
+
+/// The time limit of that test.
+const TEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the end of an abandoned statement or transaction may take before its connection is closed.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection that was idle for so long is closed: each costs the server memory.
+const CLOSE_AFTER_IDLE: Duration = Duration::from_secs(600);
+
+/// A connection of this age is replaced: the memory of its process on the server grows with use.
+const MAX_AGE: Duration = Duration::from_secs(1800);
+
+/// The pause before an attempt to connect is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The connections of one store.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    connections: managed::Pool<Connector>,
+    acquire_timeout: Duration,
+}
+
+impl Pool {
+    /// A pool without connections; they are opened when they are needed.
+    pub fn new(options: PgConnectOptions, max_connections: u32, acquire_timeout: Duration) -> Self {
+        // The last one that came back is the next one to go, so that few are in use and the others can be closed.
+        let pool = managed::Pool::builder(Connector { options, timeout: acquire_timeout })
+            .max_size(max_connections as usize)
+            .queue_mode(QueueMode::Lifo)
+            .build()
+            .expect("a pool without time limits of its own needs no runtime");
+        tokio::spawn(close_idle(pool.weak()));
+        Self { connections: pool, acquire_timeout }
+    }
+
+    /// See [`crate::Store::acquire`].
+    pub async fn acquire(&self) -> StoreResult<PooledConnection> {
+        match timeout(self.acquire_timeout, self.connections.get()).await {
+            Ok(Ok(object)) => Ok(PooledConnection(Some(object))),
+            Ok(Err(PoolError::Backend(error))) => Err(error),
+            Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed.into()),
+            Ok(Err(_)) | Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+        }
+    }
+
+    /// See [`crate::Store::begin`].
+    pub async fn begin(&self) -> StoreResult<Tx> {
+        // A transaction before it has begun: if this future is dropped now, what the server has begun is rolled back.
+        let mut tx = Tx { connection: self.acquire().await?, ended: false };
+        tx.connection.execute("begin").await?;
+        Ok(tx)
+    }
+
+    /// How to open further connections like those of the pool, and how long that may take.
+    pub fn options(&self) -> (&PgConnectOptions, Duration) {
+        (&self.connections.manager().options, self.acquire_timeout)
+    }
+
+    /// Closes the idle connections, and each of the others when it comes back. No further ones are opened.
+    pub async fn close(&self) {
+        let idle = self.connections.retain(|_, _| false).removed;
+        self.connections.close();
+        for kept in idle {
+            let _ = kept.connection.close().await;
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("status", &self.connections.status()).finish_non_exhaustive()
+    }
+}
+
+/// Closes connections that nobody needs, as long as the pool exists.
+async fn close_idle(pool: WeakPool<Connector>) {
+    loop {
+        tokio::time::sleep(CLOSE_AFTER_IDLE / 10).await;
+        let Some(pool) = pool.upgrade() else { return };
+        for kept in pool.retain(|kept, _| kept.returned.elapsed() < CLOSE_AFTER_IDLE).removed {
+            let _ = timeout(FINISH_TIMEOUT, kept.connection.close()).await;
+        }
+    }
+}
+
+/// Opens the connections of a pool.
+struct Connector {
+    options: PgConnectOptions,
+    timeout: Duration,
+}
+
+/// A connection and when it came back to the pool.
+struct Kept {
+    connection: PgConnection,
+    returned: Instant,
+}
+
+impl managed::Manager for Connector {
+    type Type = Kept;
+    type Error = StoreError;
+
+    async fn create(&self) -> StoreResult<Kept> {
+        Ok(Kept { connection: connect(&self.options, self.timeout).await?, returned: Instant::now() })
+    }
+
+    async fn recycle(&self, kept: &mut Kept, metrics: &Metrics) -> RecycleResult<StoreError> {
+        let usable = metrics.age() < MAX_AGE && works_after(kept.returned.elapsed(), &mut kept.connection).await;
+        if usable { Ok(()) } else { Err(RecycleError::message("it is old or does not answer")) }
+    }
+}
+
+/// Connects, and tries again while the server is unavailable: it may only be starting. A refused login is an error at once.
+pub(crate) async fn connect(options: &PgConnectOptions, limit: Duration) -> StoreResult<PgConnection> {
+    let give_up = Instant::now() + limit;
+    let mut logged = false;
+    loop {
+        match PgConnection::connect_with(options).await.map_err(StoreError::from) {
+            Err(StoreError::Unavailable(error)) if Instant::now() < give_up => {
+                if !logged {
+                    tracing::info!(%error, "the database does not answer yet, waiting for it");
+                    logged = true;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether a connection that was idle for so long still works. It is tested only after a while, because a test costs a round trip.
+pub async fn works_after(idle: Duration, connection: &mut PgConnection) -> bool {
+    idle < TEST_AFTER_IDLE || matches!(timeout(TEST_TIMEOUT, connection.ping()).await, Ok(Ok(())))
+}
+
+/// A connection that goes back to its store when it is dropped.
+pub struct PooledConnection(Option<Object<Connector>>);
+
+impl Deref for PooledConnection {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0.as_ref().expect("it is taken only on drop").connection
+    }
+}
+
+impl DerefMut for PooledConnection {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0.as_mut().expect("it is taken only on drop").connection
+    }
+}
+
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        let Some(mut object) = self.0.take() else { return };
+        // sqlx's `flush` waits for answers that are still to come. Without any it is ready at once and has sent nothing.
+        match object.connection.flush().now_or_never() {
+            Some(finished) => give_back(object, finished.is_ok()),
+            None => finish(object, None),
+        }
+    }
+}
+
+/// A transaction, which is rolled back unless it is committed.
+pub struct Tx {
+    connection: PooledConnection,
+    ended: bool,
+}
+
+impl Tx {
+    /// Commits.
+    ///
+    /// # Errors
+    /// A deferred constraint is violated, or the transaction lasted too long: nothing was written. If the server cannot be reached any
+    /// more, the transaction may be committed or not.
+    pub async fn commit(mut self) -> Result<(), sqlx::Error> {
+        self.end("commit").await
+    }
+
+    /// Rolls back, and waits until that is done. Dropping the transaction does not wait.
+    ///
+    /// # Errors
+    /// The server cannot be reached, which ends the transaction too.
+    pub async fn rollback(mut self) -> Result<(), sqlx::Error> {
+        self.end("rollback").await
+    }
+
+    async fn end(&mut self, how: &'static str) -> Result<(), sqlx::Error> {
+        self.connection.execute(how).await?;
+        self.ended = true;
+        Ok(())
+    }
+}
+
+impl Deref for Tx {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        if !self.ended
+            && let Some(object) = self.connection.0.take()
+        {
+            finish(object, Some("rollback"));
+        }
+    }
+}
+
+/// Waits in a task for the answers that are still to come, executes the statement, and gives the connection back. It is closed if that
+/// fails or takes too long.
+fn finish(mut object: Object<Connector>, statement: Option<&'static str>) {
+    // Without a runtime the process is ending.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return give_back(object, false) };
+    runtime.spawn(async move {
+        let end = async {
+            object.connection.flush().await?;
+            if let Some(statement) = statement {
+                object.connection.execute(statement).await?;
+            }
+            Ok::<_, sqlx::Error>(())
+        };
+        let finished = matches!(timeout(FINISH_TIMEOUT, end).await, Ok(Ok(())));
+        give_back(object, finished);
+    });
+}
+
+fn give_back(mut object: Object<Connector>, usable: bool) {
+    if usable {
+        object.returned = Instant::now();
+    } else {
+        // Its place in the pool is free at once; the connection is closed.
+        drop(Object::take(object));
+    }
+}

@@ -1,0 +1,141 @@
+//! Connections that go back to the store: at once, or after what was abandoned on them has ended.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use drover_store::{Store, StoreConfig};
+use drover_testkit::{TestDb, eventually, test_db};
+use futures::FutureExt;
+use secrecy::ExposeSecret;
+use sqlx::{Connection, PgConnection};
+
+use crate::store::{config, one, sets};
+
+/// A store with one connection.
+async fn single(db: &TestDb) -> Store {
+    let config = StoreConfig { max_connections: 1, acquire_timeout: Duration::from_secs(60), ..config("placement", &db.url) };
+    Store::connect(&config, &sets()).await.unwrap()
+}
+
+/// How many other sessions are in the database, of those of which this holds.
+async fn count(db: &TestDb, which: &str) -> i64 {
+    // The role of a service does not see what sessions do.
+    let mut admin = PgConnection::connect(db.url.expose_secret()).await.unwrap();
+    let sql = format!("select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and {which}");
+    let found = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&mut admin).await.unwrap();
+    admin.close().await.unwrap();
+    found
+}
+
+const BACKEND: &str = "select pg_backend_pid()";
+
+#[tokio::test]
+async fn connection_without_anything_unfinished_comes_back_without_a_message() {
+    let db = test_db().await;
+    let store = single(&db).await;
+    let backend: i32 = one(&store, BACKEND).await;
+    let mut at_once = 0;
+    for _ in 0..20 {
+        store.begin().await.unwrap().commit().await.unwrap();
+        // A message and its answer would not be ready at the first poll. On a machine that paused the connection is tested, with a message.
+        at_once += i32::from(store.acquire().now_or_never().is_some());
+        let error = sqlx::query("insert into claim values (10)").execute(&mut *store.acquire().await.unwrap()).await.unwrap_err();
+        assert!(error.as_database_error().unwrap().is_check_violation());
+        assert_eq!(one::<i32>(&store, BACKEND).await, backend, "it is the same connection");
+    }
+    assert!(at_once > 5, "the connection was there at once in only {at_once} of 20 rounds");
+}
+
+#[tokio::test]
+async fn statement_whose_user_is_gone_ends_before_the_next_one_begins() {
+    let db = test_db().await;
+    let store = single(&db).await;
+    for polls in 1..20 {
+        let mut connection = store.acquire().await.unwrap();
+        let sleep = sqlx::query_scalar::<_, String>("select pg_sleep(0.01)::text").fetch_one(&mut *connection);
+        finishes_within(polls, sleep).await;
+        drop(connection);
+        assert_eq!(one::<i64>(&store, "select 42::bigint").await, 42, "after {polls} polls");
+    }
+}
+
+#[tokio::test]
+async fn connection_whose_abandoned_statement_does_not_end_is_replaced() {
+    let db = test_db().await;
+    let store = single(&db).await;
+    let mut connection = store.acquire().await.unwrap();
+    let backend: i32 = sqlx::query_scalar(BACKEND).fetch_one(&mut *connection).await.unwrap();
+    tokio::select! {
+        _ = sqlx::query("select pg_sleep(3600)").execute(&mut *connection) => panic!("an hour is over"),
+        () = eventually(Duration::from_secs(60), async || (count(&db, "wait_event = 'PgSleep'").await == 1).then_some(())) => {}
+    }
+    drop(connection);
+    assert_ne!(one::<i32>(&store, BACKEND).await, backend);
+}
+
+#[tokio::test]
+async fn abandoned_transaction_is_rolled_back() {
+    let db = test_db().await;
+    let (store, others) = (single(&db).await, single(&db).await);
+    let mut tx = store.begin().await.unwrap();
+    sqlx::query("insert into document values ('lost')").execute(&mut *tx).await.unwrap();
+    drop(tx);
+    // It would wait for the other transaction as long as that is open.
+    sqlx::query("insert into document values ('lost')").execute(&mut *others.acquire().await.unwrap()).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    sqlx::query("delete from document").execute(&mut *tx).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(one::<i64>(&others, "select count(*) from document").await, 1);
+}
+
+#[tokio::test]
+async fn closed_store_has_no_connections() {
+    let db = test_db().await;
+    let store = single(&db).await;
+    let held = store.begin().await.unwrap();
+    let others = async || count(&db, "backend_type = 'client backend'").await;
+    eventually(Duration::from_secs(60), async || (others().await == 1).then_some(())).await;
+    store.close().await;
+    assert!(store.acquire().await.is_err());
+    drop(held);
+    eventually(Duration::from_secs(60), async || (others().await == 0).then_some(())).await;
+}
+
+/// When a client closes its connection, its handler is dropped wherever it is.
+#[tokio::test]
+async fn dropped_begin_leaves_no_transaction_open_in_the_pool() {
+    let db = test_db().await;
+    let (store, witness) = (single(&db).await, single(&db).await);
+    let mut dropped = 0;
+    for round in 0..200 {
+        // It is dropped after a number of polls, not after a time, so that each machine drops it at the same point.
+        dropped += i32::from(!finishes_within(1 + round % 2, store.begin()).await);
+        sqlx::query("insert into document values ($1)")
+            .bind(round.to_string())
+            .execute(&mut *store.acquire().await.unwrap())
+            .await
+            .unwrap();
+        let seen: i64 = sqlx::query_scalar("select count(*) from document where name = $1")
+            .bind(round.to_string())
+            .fetch_one(&mut *witness.acquire().await.unwrap())
+            .await
+            .unwrap();
+        assert_eq!(seen, 1, "round {round}: the insert went into a transaction that is never committed");
+    }
+    assert!(dropped > 40, "only {dropped} were dropped, too few to show anything");
+}
+
+/// Whether the future is done after so many polls. It is dropped in either case.
+async fn finishes_within(polls: u32, future: impl Future) -> bool {
+    let mut future = std::pin::pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
