@@ -109,7 +109,10 @@ impl TestDb {
 pub async fn truncate(store: &Store) {
     const TRUNCATE: &str = "do $$ begin execute (select 'truncate ' || string_agg(quote_ident(tablename), ', ')
         from pg_tables where schemaname = current_schema() and not starts_with(tablename, '_migrations_')); end $$";
-    sqlx::query(TRUNCATE).execute(&mut *store.acquire().await.unwrap()).await.expect("the tables can be truncated");
+    sqlx::query(TRUNCATE)
+        .execute(&mut *store.acquire().await.expect("the test server answers"))
+        .await
+        .expect("the tables can be truncated");
 }
 
 impl Drop for TestDb {

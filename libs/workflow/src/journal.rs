@@ -145,13 +145,13 @@ impl Guard {
     /// then.
     pub async fn begin(store: &Store, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<(Self, Option<StepRow>), JournalError> {
         let mut tx = store.begin().await?;
-        let Begun { cancel_requested, step } = begin_step(&mut *tx, row, seq, step).await?;
+        let Begun { cancel_requested, step } = begin_step(&mut tx, row, seq, step).await?;
         Ok((Self { tx, cancel_requested, id: row.id }, step))
     }
 
     /// Inserts the journal row of a step unless it exists, whether or not a cancel was requested.
     pub async fn start_step(&mut self, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<(), JournalError> {
-        insert_step(&mut *self.tx, row, seq, step, true).await.map(drop)
+        insert_step(&mut self.tx, row, seq, step, true).await.map(drop)
     }
 
     /// Sets a started step to `done` or `failed`, with its output or error.

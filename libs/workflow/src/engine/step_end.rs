@@ -104,7 +104,7 @@ impl Driver {
     async fn advance(&mut self, writes: Option<Guard>, output: &Value) -> Result<AfterStep, JournalError> {
         self.row.cancel_requested = match writes {
             Some(mut guard) => {
-                let cancel_requested = journal::advance(&mut *guard.tx, &self.row, output).await?;
+                let cancel_requested = journal::advance(&mut guard.tx, &self.row, output).await?;
                 guard.commit().await?;
                 cancel_requested
             }

@@ -381,7 +381,7 @@ impl<'a, F: Fixture> TestRun<'a, F> {
 
     async fn expect_all_ended(self, point: &str) {
         let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null")
-            .fetch_one(&mut *self.fixture.store().acquire().await.unwrap())
+            .fetch_one(&mut *self.fixture.store().acquire().await.expect("the test database answers"))
             .await
             .expect("the test database answers");
         assert_eq!(left, 0, "{point}: workflows are left running");
