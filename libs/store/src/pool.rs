@@ -1,8 +1,7 @@
 //! The connections of a store, which are kept open between uses, and transactions on them.
 //!
-//! deadpool keeps them. The pool of sqlx 0.9.0 sends an empty message and waits for its answer each time a connection comes back, which
-//! was two fifths of all messages to Postgres, and keeps the place of a connection for ever when the server does not answer (sqlx issue
-//! 4349). Here a connection comes back without a message if nothing on it is unfinished. If its user was dropped in the middle of a
+//! deadpool keeps them. The pool of sqlx 0.9.0 sends an empty message and waits for its answer each time a connection comes back, and if
+//! the server does not answer, the pool has one connection less for ever (sqlx issue 4349). Here a connection comes back without a message if nothing on it is unfinished. If its user was dropped in the middle of a
 //! statement or a transaction, a task brings that to an end first, and closes the connection if the end does not come in time.
 
 use std::fmt;
@@ -37,10 +36,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The connections of one store.
 #[derive(Clone)]
-pub(crate) struct Pool {
-    connections: managed::Pool<Connector>,
-    acquire_timeout: Duration,
-}
+pub(crate) struct Pool(managed::Pool<Connector>);
 
 impl Pool {
     /// A pool without connections; they are opened when they are needed.
@@ -52,12 +48,12 @@ impl Pool {
             .build()
             .expect("a pool without time limits of its own needs no runtime");
         tokio::spawn(close_idle(pool.weak()));
-        Self { connections: pool, acquire_timeout }
+        Self(pool)
     }
 
     /// See [`crate::Store::acquire`].
     pub async fn acquire(&self) -> StoreResult<PooledConnection> {
-        match timeout(self.acquire_timeout, self.connections.get()).await {
+        match timeout(self.0.manager().timeout, self.0.get()).await {
             Ok(Ok(object)) => Ok(PooledConnection(Some(object))),
             Ok(Err(PoolError::Backend(error))) => Err(error),
             Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed.into()),
@@ -75,13 +71,14 @@ impl Pool {
 
     /// How to open further connections like those of the pool, and how long that may take.
     pub fn options(&self) -> (&PgConnectOptions, Duration) {
-        (&self.connections.manager().options, self.acquire_timeout)
+        let Connector { options, timeout } = self.0.manager();
+        (options, *timeout)
     }
 
     /// Closes the idle connections, and each of the others when it comes back. No further ones are opened.
     pub async fn close(&self) {
-        let idle = self.connections.retain(|_, _| false).removed;
-        self.connections.close();
+        let idle = self.0.retain(|_, _| false).removed;
+        self.0.close();
         for kept in idle {
             let _ = kept.connection.close().await;
         }
@@ -90,7 +87,7 @@ impl Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("status", &self.connections.status()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("status", &self.0.status()).finish_non_exhaustive()
     }
 }
 
@@ -108,6 +105,7 @@ async fn close_idle(pool: WeakPool<Connector>) {
 /// Opens the connections of a pool.
 struct Connector {
     options: PgConnectOptions,
+    /// How long a caller waits for a connection, including the time to open one.
     timeout: Duration,
 }
 
@@ -189,7 +187,7 @@ pub struct Tx {
 }
 
 impl Tx {
-    /// Commits.
+    /// Makes what the transaction has written permanent, and visible to others.
     ///
     /// # Errors
     /// A deferred constraint is violated, or the transaction lasted too long: nothing was written. If the server cannot be reached any

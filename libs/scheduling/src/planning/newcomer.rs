@@ -120,8 +120,8 @@ struct Choice<'s, 'a> {
 }
 
 impl<'a> Choice<'_, 'a> {
-    /// The most certain packing, then fewest victims, then fewest calls between clusters, then lowest cost; among equals the first, by
-    /// name.
+    /// Compares how certain the packing is, then the number of victims, then the calls between clusters, then the cost. Of equal choices
+    /// the first in the order of names stays.
     fn is_better_than(&self, other: &Self) -> bool {
         let certain = other.found.holds.cmp(&self.found.holds).then(self.found.moves.len().cmp(&other.found.moves.len()));
         certain.then(self.assignment.waiting.total_cmp(&other.assignment.waiting)).then(self.cost.total_cmp(&other.cost)).is_lt()
