@@ -13,8 +13,24 @@ use crate::grants::Grants;
 /// Rendered objects of an app, stored once per digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bundle {
+    pub digest: Arc<str>,
     /// The objects in the JSON form of Kubernetes, without Drover's labels.
     pub objects: Vec<Value>,
+}
+
+/// Bindings whose desired state is to be stored, each at most once, and a bundle that is stored with them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DesiredBindings {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<Bundle>,
+    pub bindings: Vec<DesiredBinding>,
+}
+
+impl FromIterator<DesiredBinding> for DesiredBindings {
+    /// Bindings that need no bundle, or whose bundle is stored already.
+    fn from_iter<I: IntoIterator<Item = DesiredBinding>>(bindings: I) -> Self {
+        Self { bundle: None, bindings: bindings.into_iter().collect() }
+    }
 }
 
 /// The desired state of a binding.

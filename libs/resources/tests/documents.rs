@@ -339,6 +339,10 @@ async fn documents_below_several_others_are_read_together() {
         let pictures = below.children::<resources::AnySpec>(&ALBUM, farm.id).unwrap();
         assert_eq!((found.len(), pictures.len()), (cows, albums), "{}", farm.path);
     }
+    let farms = resources::Below::read(&mut db, &[(&FARM, "/v2/farms/a")]).await.unwrap();
+    let names =
+        ["a", "a.b", "a0"].map(|farm| farms.at::<FarmSpec>(&FARM, &format!("/v2/farms/{farm}")).unwrap().map(|farm| farm.name.clone()));
+    assert_eq!(names, [Some("a".into()), None, None]);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drover_api::bindings::{BindingStatus, BoundsOrder, Bundle, DesiredBinding, DesiredState, Phase, TestOrder, TestRun};
+use drover_api::bindings::{BindingStatus, BoundsOrder, DesiredBindings, DesiredState, Phase, TestOrder, TestRun};
 use drover_api::members::MemberCredential;
 use drover_api::traffic::CopyEndpoints;
 use drover_members::objects::{BundleError, flatten};
@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::recent_bundles::RecentBundles;
 use crate::shared::Shared;
 use crate::store;
+use crate::store::bundles::{SealedBundle, is_export};
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +35,9 @@ pub enum Error {
     /// The bundle cannot be applied to any member.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// Path and body name different bindings.
-    #[error("the path names another binding than the body")]
-    OtherBinding,
+    /// A request has the same binding twice.
+    #[error("the request has the binding {0} twice")]
+    Repeated(Uuid),
     /// A writer with a higher fence has stored this binding.
     #[error("a newer writer has stored this binding: the fence is stale")]
     StaleFence,
@@ -64,8 +65,7 @@ impl From<Error> for Problem {
             Error::Store(StoreError::Unavailable { .. }) => Self::failed(codes::STORE_UNAVAILABLE, error),
             Error::Store(ref store) if store.is_contended() => Self::failed(codes::STORE_UNAVAILABLE, error),
             Error::Store(_) | Error::Member(_) | Error::Injected(_) => Self::internal(error),
-            Error::Bundle(_) => codes::INVALID.problem(detail),
-            Error::OtherBinding => codes::MISMATCHED_NAME.problem(detail),
+            Error::Bundle(_) | Error::Repeated(_) => codes::INVALID.problem(detail),
             Error::StaleFence => codes::STALE_FENCE.problem(detail),
             Error::UnknownBundle(_) => codes::REFERENCE_NOT_FOUND.problem(detail),
             Error::UnknownBinding | Error::NoTests => codes::NOT_FOUND.problem(detail),
@@ -194,14 +194,6 @@ impl App {
         })
     }
 
-    /// Stores a bundle.
-    pub async fn put_bundle(&self, digest: &str, bundle: Bundle) -> Result<(), Error> {
-        let exports = flatten(&bundle.objects)?.iter().any(store::bundles::is_export);
-        let bytes = store::bundles::put(&self.store, digest, &bundle.objects, exports).await?;
-        self.recent_bundles.keep(digest, bundle.objects, bytes);
-        Ok(())
-    }
-
     /// The objects of a bundle; `None` if it is not stored.
     pub async fn bundle(&self, digest: &str) -> Result<Option<Arc<Vec<Value>>>, StoreError> {
         match self.recent_bundles.get(digest) {
@@ -210,27 +202,55 @@ impl App {
         }
     }
 
-    /// Stores a desired binding and wakes its member's worker.
-    pub async fn put_binding(&self, id: Uuid, desired: &DesiredBinding) -> Result<(), Error> {
-        if desired.id != id {
-            return Err(Error::OtherBinding);
+    /// Stores desired bindings with their bundle, and wakes the workers of their members.
+    pub async fn put_bindings(&self, DesiredBindings { bundle, bindings }: DesiredBindings) -> Result<(), Error> {
+        let mut missing = BTreeSet::new();
+        if let Some(repeated) = bindings.iter().find(|binding| !missing.insert(binding.id)) {
+            return Err(Error::Repeated(repeated.id));
         }
-        let Some(mut row) = store::bindings::put(&self.store, desired).await? else {
-            let known = desired.state == DesiredState::Absent || store::bundles::exists(&self.store, &desired.digest).await?;
-            return Err(if known { Error::StaleFence } else { Error::UnknownBundle(desired.digest.clone()) });
+        let sealed = match &bundle {
+            Some(bundle) => Some(SealedBundle::of(&self.store, bundle, flatten(&bundle.objects)?.iter().any(is_export))?),
+            None => None,
         };
-        self.give_up(&mut row).await?;
-        if self.networks().contains_key(&desired.member) {
-            // Before the copy itself is worked at: one that goes waits for who keeps its names.
-            self.settle_names(&desired.dig.project).await?;
-            self.wake_stand_ins(&[id]).await?;
-            self.wake_exports(&desired.digest).await?;
+        let rows = store::bindings::put(&self.store, sealed.as_ref(), &bindings).await?;
+        let bytes = sealed.map(|sealed| sealed.bytes);
+        if let Some((bundle, bytes)) = bundle.zip(bytes) {
+            self.recent_bundles.keep(bundle, bytes);
+        }
+        for row in &rows {
+            missing.remove(&row.desired.id);
+        }
+        self.announce(rows).await?;
+        let Some(refused) = bindings.iter().find(|binding| missing.contains(&binding.id)) else { return Ok(()) };
+        let known = refused.state == DesiredState::Absent || store::bundles::exists(&self.store, &refused.digest).await?;
+        Err(if known { Error::StaleFence } else { Error::UnknownBundle(refused.digest.clone()) })
+    }
+
+    /// Lets the workers know of rows that were stored.
+    async fn announce(&self, mut rows: Vec<store::bindings::Row>) -> Result<(), Error> {
+        for row in &mut rows {
+            self.give_up(row).await?;
+        }
+        let networks = self.networks();
+        let named = || rows.iter().filter(|row| networks.contains_key(&row.desired.member)).map(|row| &row.desired);
+        // Before the copies themselves are worked at: one that goes waits for who keeps its names.
+        for project in named().map(|desired| &desired.dig.project).collect::<BTreeSet<_>>() {
+            self.settle_names(project).await?;
+        }
+        let ids: Vec<Uuid> = named().map(|desired| desired.id).collect();
+        if !ids.is_empty() {
+            self.wake_stand_ins(&ids).await?;
+        }
+        for digest in named().map(|desired| &desired.digest).collect::<BTreeSet<_>>() {
+            self.wake_exports(digest).await?;
         }
         let workers = self.workers();
-        match workers.get(&desired.member) {
-            Some(dirty) => dirty.add(id),
-            // Under the lock, so that a worker which starts now publishes after this.
-            None => self.statuses.publish_if_changed(id.to_string(), Some(first_status(&row))),
+        for row in &rows {
+            match workers.get(&row.desired.member) {
+                Some(dirty) => dirty.add(row.desired.id),
+                // Under the lock, so that a worker which starts now publishes after this.
+                None => self.statuses.publish_if_changed(row.desired.id.to_string(), Some(first_status(row))),
+            }
         }
         Ok(())
     }

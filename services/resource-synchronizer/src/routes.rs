@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::http::{bindings, bundles};
+use crate::http::bindings;
 
 /// Largest body in bytes. A rendered chart with many CRDs has megabytes; Kubernetes itself accepts 3 MiB per object.
 const BODY: usize = 64 << 20;
@@ -20,8 +20,8 @@ pub(crate) fn routes(
     gateways: &FeedHub<RouteReport>,
 ) -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(bundles::put))
-        .routes(routes!(bindings::put, bindings::get, bindings::delete))
+        .routes(routes!(bindings::put))
+        .routes(routes!(bindings::get, bindings::delete))
         .routes(routes!(bindings::put_test, bindings::test))
         .routes(routes!(bindings::put_bounds))
         .routes(routes!(bindings::preflight))

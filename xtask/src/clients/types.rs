@@ -9,7 +9,7 @@ use anyhow::bail;
 pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
         "AgentOrders" => "agents",
-        "BindingStatus" | "BoundsOrder" | "Bundle" | "DesiredBinding" | "Preflight" | "PreflightAnswer" | "TestOrder" | "TestRun"
+        "BindingStatus" | "BoundsOrder" | "DesiredBindings" | "Preflight" | "PreflightAnswer" | "TestOrder" | "TestRun"
         | "VolumeAnswer" | "VolumeQuestion" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
         "ClaimHeads" | "Claims" | "ClusterCapacity" | "ExplainQuestion" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",

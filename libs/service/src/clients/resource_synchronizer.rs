@@ -91,13 +91,12 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Stores the desired state of a binding. Storing the same again changes nothing; a lower fence is refused\n\nSends a `PUT` request to `/internal/bindings/{id}`\n\n"]
-    pub async fn binding_put<'a>(
+    #[doc = "Stores the desired state of some bindings, and the bundle that comes with them. Storing the same again changes nothing. A binding with a\nlower fence than the stored one is refused, which is the answer then; the others are stored\n\nSends a `PUT` request to `/internal/bindings`\n\n"]
+    pub async fn bindings_put<'a>(
         &'a self,
-        id: &'a ::uuid::Uuid,
-        body: &'a drover_api::bindings::DesiredBinding,
-    ) -> Result<ResponseValue<drover_api::bindings::DesiredBinding>, Error<drover_api::problem::ProblemDocument>> {
-        let url = format!("{}/internal/bindings/{}", self.baseurl, encode_path(&id.to_string()),);
+        body: &'a drover_api::bindings::DesiredBindings,
+    ) -> Result<ResponseValue<::serde_json::Value>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/bindings", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -111,7 +110,7 @@ impl Client {
             .json(&body)
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "binding_put" };
+        let info = OperationInfo { operation_id: "bindings_put" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
@@ -236,38 +235,6 @@ impl Client {
             .headers(header_map)
             .build()?;
         let info = OperationInfo { operation_id: "binding_test_put" };
-        self.pre(&mut request, &info).await?;
-        let result = self.exec(request, &info).await;
-        self.post(&result, &info).await?;
-        let response = result?;
-        match response.status().as_u16() {
-            200u16 => ResponseValue::from_response(response).await,
-            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            _ => Err(Error::UnexpectedResponse(response)),
-        }
-    }
-    #[doc = "Stores a bundle. Storing the same digest again changes nothing\n\nSends a `PUT` request to `/internal/bundles/{digest}`\n\n"]
-    pub async fn bundle_put<'a>(
-        &'a self,
-        digest: &'a str,
-        body: &'a drover_api::bindings::Bundle,
-    ) -> Result<ResponseValue<::serde_json::Value>, Error<drover_api::problem::ProblemDocument>> {
-        let url = format!("{}/internal/bundles/{}", self.baseurl, encode_path(&digest.to_string()),);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-        header_map.append(
-            ::reqwest::header::HeaderName::from_static("api-version"),
-            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
-        );
-        #[allow(unused_mut)]
-        let mut request = self
-            .client
-            .put(url)
-            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .json(&body)
-            .headers(header_map)
-            .build()?;
-        let info = OperationInfo { operation_id: "bundle_put" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;

@@ -31,7 +31,7 @@ pub struct Group {
 
 impl Group {
     /// What placement reads of the documents around the group: apps, dependencies and call graphs of its composite app, its own intents,
-    /// and the cluster references of its logical cloud. Read when it is asked for the first time.
+    /// and its logical cloud with the cluster references. Read when it is asked for the first time.
     ///
     /// # Errors
     /// The query failed.
@@ -39,7 +39,8 @@ impl Group {
         let (app, group, cloud) = (&*self.composite_app.path, &*self.document.path, self.logical_cloud_path());
         let of_app = [&APP, &DEPENDENCY, &CALL_GRAPH].map(|kind| (kind, app));
         let of_group = [&GROUP_INTENT, &GENERIC_PLACEMENT_INTENT, &APP_INTENT].map(|kind| (kind, group));
-        let wanted = [&of_app[..], &of_group, &[(&CLUSTER_REFERENCE, &*cloud)]].concat();
+        let of_cloud = [&LOGICAL_CLOUD, &CLUSTER_REFERENCE].map(|kind| (kind, &*cloud));
+        let wanted = [&of_app[..], &of_group, &of_cloud].concat();
         Ok(self.below.get_or_try_init(|| Below::read(tx, &wanted)).await?)
     }
 

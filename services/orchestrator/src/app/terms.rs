@@ -31,10 +31,11 @@ pub struct CloudMembers {
 /// The logical cloud does not exist, or a query failed.
 pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<CloudMembers, Error> {
     let name = &group.document.spec.logical_cloud;
-    let document: TypedDocument<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &group.logical_cloud_path())
-        .await?
+    let below = group.below(tx).await?;
+    let document = below
+        .at::<LogicalCloudSpec>(&LOGICAL_CLOUD, &group.logical_cloud_path())?
         .ok_or_else(|| Error::Inconsistent(vec![format!("the logical cloud {name} does not exist")]))?;
-    let references = group.below(tx).await?.children::<ClusterReferenceSpec>(&CLUSTER_REFERENCE, document.id)?;
+    let references = below.children::<ClusterReferenceSpec>(&CLUSTER_REFERENCE, document.id)?;
     let mut members: Vec<_> = references.iter().map(|reference| reference.spec.member()).collect();
     members.sort();
     members.dedup();

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use drover_api::bindings::{
-    BoundsOrder, Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
+    BoundsOrder, DesiredBinding, DesiredBindings, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
 };
 use drover_service::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
@@ -12,10 +12,12 @@ use uuid::Uuid;
 /// request.
 #[async_trait]
 pub trait Synchronizer: Send + Sync {
-    /// Stores rendered objects under their digest.
-    async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError>;
-    /// Sets the desired state of a binding.
-    async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError>;
+    /// Sets the desired state of some bindings, and stores the bundle that they name if there is one. Repeating it has no effect.
+    async fn put_bindings(&self, desired: &DesiredBindings) -> Result<(), PeerError>;
+    /// Sets the desired state of one binding.
+    async fn put_binding(&self, desired: DesiredBinding) -> Result<(), PeerError> {
+        self.put_bindings(&DesiredBindings::from_iter([desired])).await
+    }
     /// Deletes the desired state of a binding that is gone. Repeating it has no effect.
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError>;
     /// Why a member would refuse objects. Nothing is written.
@@ -32,11 +34,8 @@ pub trait Synchronizer: Send + Sync {
 
 #[async_trait]
 impl Synchronizer for Client {
-    async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError> {
-        self.bundle_put(digest, bundle).await.answer(self).map(drop)
-    }
-    async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
-        self.binding_put(&binding.id, binding).await.answer(self).map(drop)
+    async fn put_bindings(&self, desired: &DesiredBindings) -> Result<(), PeerError> {
+        self.bindings_put(desired).await.answer(self).map(drop)
     }
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError> {
         self.binding_delete(&binding).await.found(self).map(drop)

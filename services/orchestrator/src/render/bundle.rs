@@ -28,7 +28,12 @@ const PER_MEMBER: &str = ":per-member";
 
 /// The digest under which the objects of an app are sent to resource-synchronizer for a copy in this member.
 pub fn sent_digest(digest: &str, member: &MemberKey) -> String {
-    if digest.ends_with(PER_MEMBER) { format!("{digest}:{member}") } else { digest.to_owned() }
+    if is_per_member(digest) { format!("{digest}:{member}") } else { digest.to_owned() }
+}
+
+/// Whether the objects of the app of this digest differ between clusters.
+pub fn is_per_member(digest: &str) -> bool {
+    digest.ends_with(PER_MEMBER)
 }
 
 /// The digest of the app that was sent under this digest.

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use drover_manifest::objects;
 
 pub use archive::{Archive, ArchiveError};
-pub use bundle::{Rendered, digest_of_app, sent_digest};
+pub use bundle::{Rendered, digest_of_app, is_per_member, sent_digest};
 pub use helm::Helm;
 use input::Input;
 pub use input::{InputError, check_profile, check_upload};

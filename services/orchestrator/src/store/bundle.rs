@@ -10,7 +10,7 @@ use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use crate::render::Rendered;
+use crate::render::{Rendered, is_per_member};
 
 const BUNDLES: SealedTable = SealedTable { table: "bundle", row: "digest", plain: "objects", bytes: "convert_to(objects::text, 'UTF8')" };
 const VARIANTS: SealedTable =
@@ -92,6 +92,9 @@ pub async fn objects(tx: &mut PgConnection, key: &SealKey, digest: &str) -> Stor
 /// # Errors
 /// As [`objects`].
 pub async fn objects_in(tx: &mut PgConnection, key: &SealKey, digest: &str, member: &MemberKey) -> StoreResult<Vec<Value>> {
+    if !is_per_member(digest) {
+        return objects(tx, key, digest).await;
+    }
     let sql = "select sealed, convert_to(objects::text, 'UTF8') from bundle_variant where digest = $1 and member = $2";
     match sqlx::query_as(sql).bind(digest).bind(&member.0).fetch_optional(&mut *tx).await? {
         Some(forms) => open(key, &VARIANTS, &variant_row(digest, &member.0), forms),

@@ -26,11 +26,16 @@ pub async fn take(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> Store
     .bind(&digs)
     .execute(&mut *tx)
     .await?;
-    sqlx::query("insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig on conflict (dig_id) do nothing")
-        .bind(&digs)
-        .bind(workflow)
-        .execute(&mut *tx)
-        .await?;
+    let taken = sqlx::query(
+        "insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig on conflict (dig_id) do nothing",
+    )
+    .bind(&digs)
+    .bind(workflow)
+    .execute(&mut *tx)
+    .await?;
+    if usize::try_from(taken.rows_affected()) == Ok(digs.len()) {
+        return Ok(Ok(()));
+    }
     let busy: Option<(Uuid, Uuid)> =
         sqlx::query_as("select dig_id, workflow_id from hold where dig_id = any($1) and workflow_id <> $2 order by dig_id limit 1")
             .bind(&digs)

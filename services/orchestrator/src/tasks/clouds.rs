@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Phase};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredBindings, DesiredState, Phase};
 use drover_api::members::UserOrder;
 use drover_api::scheduling::DigRef;
 use drover_service::{PeerError, TaskHandle};
@@ -80,13 +80,15 @@ async fn advance(app: &App, copy: CloudCopy) -> Result<(), Error> {
 async fn send(app: &App, copy: &CloudCopy) -> Result<(), Error> {
     let mut tx = app.store.begin().await?;
     let fence = next_fence(&mut tx).await?;
-    let objects = bundle::objects(&mut tx, app.store.key()?, &copy.digest).await?;
+    let (state, bundle) = match copy.present {
+        true => {
+            let objects = bundle::objects(&mut tx, app.store.key()?, &copy.digest).await?;
+            (DesiredState::Present, Some(Bundle { digest: copy.digest.as_str().into(), objects }))
+        }
+        false => (DesiredState::Absent, None),
+    };
     tx.commit().await?;
-    let state = if copy.present { DesiredState::Present } else { DesiredState::Absent };
-    if copy.present {
-        app.services.synchronizer.put_bundle(&copy.digest, &Bundle { objects }).await?;
-    }
-    app.services.synchronizer.put_binding(&desired(copy, state, fence)).await?;
+    app.services.synchronizer.put_bindings(&DesiredBindings { bundle, bindings: vec![desired(copy, state, fence)] }).await?;
     cloud_copy::sent(&mut *app.store.acquire().await?, copy, fence).await?;
     Ok(())
 }

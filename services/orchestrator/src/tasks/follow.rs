@@ -15,6 +15,9 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::environment::binding_key;
 
+/// Statuses that follow others within this time are fetched with one request. A cluster that starts pods changes many statuses in quick
+/// succession; a request for each would take more CPU time than the statuses. A status after a pause is fetched at once.
+const GATHER: Duration = Duration::from_millis(25);
 /// For how long wakes that may end a wait are collected.
 const DECISIVE_PERIOD: Duration = Duration::from_millis(200);
 /// How many of them are delivered at once within that time.
@@ -35,6 +38,7 @@ pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
         for id in forgotten {
             app.engine.wake(&binding_key(id));
         }
+        tokio::time::sleep(GATHER).await;
     }
 }
 

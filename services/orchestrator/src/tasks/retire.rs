@@ -134,7 +134,7 @@ impl Due {
 
 async fn send_away(app: &App, binding: &Binding) -> Result<(), SettleError> {
     let fence = next_fence(&mut *app.store.acquire().await?).await?;
-    app.services.synchronizer.put_binding(&binding.desired(DesiredState::Absent, fence)).await?;
+    app.services.synchronizer.put_binding(binding.desired(DesiredState::Absent, fence)).await?;
     Ok(())
 }
 

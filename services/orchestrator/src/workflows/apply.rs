@@ -1,14 +1,13 @@
 //! Applying bindings: sends bundles and bindings to resource-synchronizer in the order of their dependencies, then checks the
 //! status of each. Called in every pass of a waiting step; each binding is sent once per journaled state.
 
-use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
-use drover_api::bindings::{Bundle, DesiredBinding, DesiredState, Preflight, PreflightAnswer, Share};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredBindings, DesiredState, Preflight, PreflightAnswer, Share};
 use drover_store::Timestamp;
 use drover_workflow::StepError;
-use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -26,7 +25,9 @@ use crate::store::grants::{self, Rights};
 /// The workflow that sends, and the fence with which its engine runs it.
 pub type Lease = (Uuid, i64);
 
-/// Bindings that are sent at the same time.
+/// Bindings of the same bundle that are sent with one request.
+const TOGETHER: usize = 100;
+/// Requests that are sent at the same time.
 const AT_ONCE: usize = 8;
 
 /// How far a set of bindings is. Part of a workflow's state.
@@ -80,14 +81,13 @@ pub enum Applied {
     },
 }
 
-/// Sends a binding that is to be present, after its bundle.
+/// Sends a binding that is to be present, with its bundle.
 ///
 /// # Errors
 ///
 /// Fails for good if the request itself is refused; every other error, a stale fence included, is a retry.
 pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
-    put_bundle(environment, binding).await?;
-    put_binding(environment, binding, binding.desired(DesiredState::Present, fence)).await
+    send_present(environment, binding, binding.desired(DesiredState::Present, fence)).await
 }
 
 /// Like [`send`], for a copy that runs only this part of the app.
@@ -96,15 +96,20 @@ pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> R
 ///
 /// See [`send`].
 pub async fn send_share(environment: &Environment, binding: &Binding, share: Arc<Share>, fence: i64) -> Result<(), StepError> {
-    put_bundle(environment, binding).await?;
     let desired = DesiredBinding { share: Some(share), ..binding.desired(DesiredState::Present, fence) };
-    put_binding(environment, binding, desired).await
+    send_present(environment, binding, desired).await
 }
 
-async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
-    let objects = objects(environment, binding).await?;
-    let digest = sent_digest(&binding.digest, &binding.member);
-    environment.services.synchronizer.put_bundle(&digest, &Bundle { objects }).await.map_err(refused)
+async fn send_present(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
+    let bindings = vec![with_rights(environment, binding, desired).await?];
+    put(environment, binding, bindings).await
+}
+
+/// Sends bindings with the bundle that they have in common: that of `one` of them.
+async fn put(environment: &Environment, one: &Binding, bindings: Vec<DesiredBinding>) -> Result<(), StepError> {
+    let objects = objects(environment, one).await?;
+    let bundle = Some(Bundle { digest: sent_digest(&one.digest, &one.member).into(), objects });
+    environment.services.synchronizer.put_bindings(&DesiredBindings { bundle, bindings }).await.map_err(refused)
 }
 
 async fn objects(environment: &Environment, binding: &Binding) -> Result<Vec<Value>, StepError> {
@@ -129,11 +134,6 @@ pub async fn preflight(environment: &Environment, binding: &Binding) -> Result<P
     let objects = objects(environment, binding).await?;
     let desired = with_rights(environment, binding, binding.desired(DesiredState::Present, 0)).await?;
     Ok(environment.services.synchronizer.preflight(&Preflight { binding: desired, objects }).await?)
-}
-
-async fn put_binding(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
-    let desired = with_rights(environment, binding, desired).await?;
-    environment.services.synchronizer.put_binding(&desired).await.map_err(refused)
 }
 
 /// A request that is wrong stays wrong when it is repeated. A stale fence only means that another engine took over.
@@ -174,33 +174,29 @@ impl ApplyProgress {
         Ok(self.assess(environment, bindings, after, deadlines))
     }
 
-    /// Sends these bindings, each bundle once and before the bindings of it. After an error none counts as sent: it is sent again.
+    /// Sends these bindings, those with the same bundle together. After an error none counts as sent: it is sent again.
     async fn send_all(&mut self, environment: &Environment, (workflow, fence): Lease, due: &[&Binding]) -> Result<(), StepError> {
         let fence = environment.fence(workflow, fence).await?;
-        let mut stored = BTreeSet::new();
-        for binding in due {
-            if stored.insert(sent_digest(&binding.digest, &binding.member)) {
-                put_bundle(environment, binding).await?;
-            }
-        }
         let mut rights = BTreeMap::new();
         for binding in due {
             if let Entry::Vacant(unknown) = rights.entry(binding.dig.id) {
                 unknown.insert(grants::of_group(&mut *environment.store.acquire().await?, binding.dig.id).await?);
             }
         }
-        let mut sent = Vec::new();
-        for some in due.chunks(AT_ONCE) {
-            let mut puts = Vec::new();
-            for binding in some {
-                let desired = DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
-                let desired = limited(desired, rights.get(&binding.dig.id).cloned().unwrap_or_default());
-                puts.push(async move { environment.services.synchronizer.put_binding(&desired).await.map_err(refused) });
-                sent.push((binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None }));
-            }
-            try_join_all(puts).await?;
+        let mut by_bundle: BTreeMap<String, Vec<&Binding>> = BTreeMap::new();
+        for binding in due {
+            by_bundle.entry(sent_digest(&binding.digest, &binding.member)).or_default().push(binding);
         }
-        self.sent.extend(sent);
+        let desired = |binding: &&Binding| {
+            let desired = DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
+            limited(desired, rights.get(&binding.dig.id).cloned().unwrap_or_default())
+        };
+        let mut puts = Vec::new();
+        for bindings in by_bundle.values().flat_map(|bindings| bindings.chunks(TOGETHER)) {
+            puts.push(put(environment, bindings[0], bindings.iter().map(desired).collect()));
+        }
+        stream::iter(puts).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        self.sent.extend(due.iter().map(|binding| (binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None })));
         Ok(())
     }
 

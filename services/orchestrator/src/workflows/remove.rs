@@ -1,11 +1,10 @@
 //! Removing copies: bindings are told to be absent, and when they are gone their room is released. What cannot be reached is left
 //! to the task `retire`.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
+use drover_api::bindings::{DesiredBinding, DesiredBindings, DesiredState, Phase};
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_store::{StoreError, StoreResult, Timestamp};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult, Workflow};
@@ -111,12 +110,13 @@ impl Removal {
         bindings: &[Binding],
         limit: Duration,
     ) -> Result<Removed, StepError> {
-        for binding in bindings.iter().filter(|binding| binding.role != Role::Gone) {
-            if let Entry::Vacant(unsent) = self.sent.entry(binding.id) {
-                let absent = DesiredBinding { delete_volumes: self.delete_volumes, ..binding.desired(DesiredState::Absent, fence) };
-                environment.services.synchronizer.put_binding(&absent).await?;
-                unsent.insert(fence);
-            }
+        let unsent = |binding: &&Binding| binding.role != Role::Gone && !self.sent.contains_key(&binding.id);
+        let absent =
+            |binding: &Binding| DesiredBinding { delete_volumes: self.delete_volumes, ..binding.desired(DesiredState::Absent, fence) };
+        let absent: DesiredBindings = bindings.iter().filter(unsent).map(absent).collect();
+        if !absent.bindings.is_empty() {
+            environment.services.synchronizer.put_bindings(&absent).await?;
+            self.sent.extend(absent.bindings.iter().map(|binding| (binding.id, fence)));
         }
         let until = readiness::after(*self.since.get_or_insert_with(now), limit);
         let mut removed = Removed { until: Some(until), ..Removed::default() };

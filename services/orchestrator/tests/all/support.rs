@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::agents::AgentOrders;
-use drover_api::bindings::{
-    BoundsOrder, Bundle, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
-};
+use drover_api::bindings::{BoundsOrder, DesiredBindings, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion};
 use drover_api::ledger::{ClaimHead, ExplainQuestion, Explanation, LedgerReceipt, LedgerTransaction};
 use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, ReliefList};
@@ -95,10 +93,7 @@ impl Migration for NoPeers {
 
 #[async_trait]
 impl Synchronizer for NoPeers {
-    async fn put_bundle(&self, _: &str, _: &Bundle) -> Result<(), PeerError> {
-        no_peer()
-    }
-    async fn put_binding(&self, _: &DesiredBinding) -> Result<(), PeerError> {
+    async fn put_bindings(&self, _: &DesiredBindings) -> Result<(), PeerError> {
         no_peer()
     }
     async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> {

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use drover_api::bindings::{
-    BindingStatus, BoundsOrder, DesiredBinding, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
+    BindingStatus, BoundsOrder, DesiredBindings, Preflight, PreflightAnswer, TestOrder, TestRun, VolumeAnswer, VolumeQuestion,
 };
 use drover_service::{Json, Path, Problem};
 use serde_json::Value;
@@ -11,16 +11,13 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::{preflight, volumes};
 
-/// Stores the desired state of a binding. Storing the same again changes nothing; a lower fence is refused.
-#[utoipa::path(put, path = "/internal/bindings/{id}", operation_id = "binding_put", tag = "peer",
-    params(("id" = Uuid, Path)), request_body = DesiredBinding, responses((status = 200, description = "What is desired now", body = DesiredBinding)))]
-pub async fn put(
-    State(app): State<App>,
-    Path(id): Path<Uuid>,
-    Json(desired): Json<DesiredBinding>,
-) -> Result<Json<DesiredBinding>, Problem> {
-    app.put_binding(id, &desired).await?;
-    Ok(Json(desired))
+/// Stores the desired state of some bindings, and the bundle that comes with them. Storing the same again changes nothing. A binding with a
+/// lower fence than the stored one is refused, which is the answer then; the others are stored.
+#[utoipa::path(put, path = "/internal/bindings", operation_id = "bindings_put", tag = "peer",
+    request_body = DesiredBindings, responses((status = 200, description = "Stored", body = Value)))]
+pub async fn put(State(app): State<App>, Json(desired): Json<DesiredBindings>) -> Result<Json<Value>, Problem> {
+    app.put_bindings(desired).await?;
+    Ok(Json(Value::Null))
 }
 
 /// The status of a binding, as the feed has it.

@@ -1,4 +1,3 @@
 //! Handlers, one file per kind of document.
 
 pub mod bindings;
-pub mod bundles;

@@ -9,6 +9,7 @@ use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::bundles::SealedBundle;
 use super::hooks::Progress;
 
 /// A stored binding.
@@ -124,43 +125,47 @@ impl From<Raw> for Row {
     }
 }
 
-/// Stores a desired binding. That its volumes are to go is kept when it is told again to be absent, and so is the account that wrote it.
-/// `None`: nothing was written, because the stored row has a higher fence, or because the bundle of a binding that is to be present is
-/// not stored.
-pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
-    let row: Option<Raw> = sqlx::query_as(
+/// Stores desired bindings, each of them once, and a bundle. Of a bundle that is stored already only `exports` changes: an earlier version did not
+/// know it. That the volumes of a binding are to go is kept when it is told again to be absent, and so is the account that wrote it.
+///
+/// Returns the rows of the bindings that were written. Not written is one whose stored row has a higher fence, and one that is to be present and
+/// whose bundle is not stored.
+pub async fn put(store: &Store, bundle: Option<&SealedBundle<'_>>, desired: &[DesiredBinding]) -> StoreResult<Vec<Row>> {
+    // In the order of their ids, so that two writers of the same bindings wait for each other at the first one.
+    let rows: Vec<Raw> = sqlx::query_as(
         concat!(
-            "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names, act_as)
-         select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
-         where not $7 or exists (select from bundle where digest = $6)
-         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9, share = $10, rollback = $11,
-             delete_volumes = not $7 and ($12 or binding.delete_volumes), names = $13, act_as = case when $7 then $14 else binding.act_as end,
-             gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
-             hooks = case when binding.gone and $7 then null else binding.hooks end,
-             served = case when $7 then binding.served end,
-             test = case when $7 and binding.digest = excluded.digest then binding.test end, updated_at = now()
+            r#"with bundled as (
+             insert into bundle (digest, sealed, exports) select $2, $3, $4 where $2 is not null
+             on conflict (digest) do update set exports = excluded.exports where bundle.exports <> excluded.exports
+         )
+         insert into binding (id, dig, app, member, namespace, digest, present, fence, grants, share, rollback, delete_volumes, names, act_as)
+         select id, dig, app, member, namespace, digest, state = 'present', fence, grants, share, coalesce(rollback, false),
+             coalesce("deleteVolumes", false), coalesce(names, false), "actAs"
+         from jsonb_to_recordset($1) as d (id uuid, dig jsonb, app text, member text, namespace text, digest text, state text, fence bigint,
+             grants jsonb, share jsonb, rollback boolean, "deleteVolumes" boolean, names boolean, "actAs" text)
+         where state = 'absent' or digest = $2 or exists (select from bundle where bundle.digest = d.digest)
+         order by id
+         on conflict (id) do update set dig = excluded.dig, app = excluded.app, member = excluded.member, namespace = excluded.namespace,
+             digest = excluded.digest, present = excluded.present, fence = excluded.fence, grants = excluded.grants, share = excluded.share,
+             rollback = excluded.rollback, names = excluded.names,
+             delete_volumes = not excluded.present and (excluded.delete_volumes or binding.delete_volumes),
+             act_as = case when excluded.present then excluded.act_as else binding.act_as end,
+             gone = binding.gone and not excluded.present, kept = case when excluded.present then '{}' else binding.kept end,
+             hooks = case when binding.gone and excluded.present then null else binding.hooks end,
+             served = case when excluded.present then binding.served end,
+             test = case when excluded.present and binding.digest = excluded.digest then binding.test end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning ",
+         returning "#,
             columns!()
         ),
     )
-    .bind(desired.id)
-    .bind(Json(&desired.dig))
-    .bind(&desired.app)
-    .bind(&desired.member.0)
-    .bind(&desired.namespace)
-    .bind(&*desired.digest)
-    .bind(desired.state == DesiredState::Present)
-    .bind(desired.fence)
-    .bind(desired.grants.as_ref().map(Json))
-    .bind(desired.share.as_ref().map(Json))
-    .bind(desired.rollback)
-    .bind(desired.delete_volumes)
-    .bind(desired.names)
-    .bind(desired.act_as.as_deref())
-    .fetch_optional(&mut *store.acquire().await?)
+    .bind(Json(desired))
+    .bind(bundle.map(|bundle| bundle.digest))
+    .bind(bundle.map(|bundle| &bundle.objects))
+    .bind(bundle.is_some_and(|bundle| bundle.exports))
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
-    Ok(row.map(Row::from))
+    Ok(rows.into_iter().map(Row::from).collect())
 }
 
 /// The row of a binding; `None` if it is not stored.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use drover_api::bindings::Bundle;
 use drover_store::{Sealed, SealedTable, Store, StoreError, StoreResult};
 use serde_json::Value;
 
@@ -20,21 +21,22 @@ pub async fn seal_all(store: &Store) -> StoreResult<()> {
     BUNDLES.seal_all(store, None).await.map(drop)
 }
 
-/// Stores objects under their digest, and whether they export Services. Of a digest that is stored only the latter changes: an earlier version
-/// did not know it. Returns the size of the objects in bytes.
-pub async fn put(store: &Store, digest: &str, objects: &[Value], exports: bool) -> StoreResult<usize> {
-    let plain = serde_json::to_vec(objects).map_err(|error| sqlx::Error::Encode(error.into()))?;
-    let sealed = store.key()?.seal(BUNDLES.place(digest), &plain);
-    sqlx::query(
-        "insert into bundle (digest, sealed, exports) values ($1, $2, $3)
-         on conflict (digest) do update set exports = excluded.exports where bundle.exports <> excluded.exports",
-    )
-    .bind(digest)
-    .bind(sealed)
-    .bind(exports)
-    .execute(&mut *store.acquire().await?)
-    .await?;
-    Ok(plain.len())
+/// A bundle as it is stored.
+pub struct SealedBundle<'a> {
+    pub digest: &'a str,
+    pub objects: Sealed,
+    pub exports: bool,
+    /// Size of the objects in bytes.
+    pub bytes: usize,
+}
+
+impl<'a> SealedBundle<'a> {
+    /// Seals a bundle; `exports`: whether it exports Services.
+    pub fn of(store: &Store, bundle: &'a Bundle, exports: bool) -> StoreResult<Self> {
+        let plain = serde_json::to_vec(&bundle.objects).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let objects = store.key()?.seal(BUNDLES.place(&bundle.digest), &plain);
+        Ok(Self { digest: &bundle.digest, objects, exports, bytes: plain.len() })
+    }
 }
 
 /// Whether a bundle is stored.

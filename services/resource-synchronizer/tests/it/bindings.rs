@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, daemon_set, deployment, service};
-use drover_api::bindings::{DesiredBinding, DesiredState, Phase, Preflight, PreflightAnswer};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredBindings, DesiredState, Phase, Preflight, PreflightAnswer};
 use drover_api::grants::Grants;
 use drover_kubesim::{Fault, Operation};
+use drover_scheduling::MemberKey;
 use drover_testkit::{eventually, openapi};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
@@ -354,24 +355,46 @@ async fn binding_writes_only_what_its_grants_allow() {
 }
 
 #[tokio::test]
+async fn of_the_bindings_of_a_request_only_those_with_a_stale_fence_are_left_out() {
+    let stack = Stack::start().await;
+    stack.add_member("onprem+b");
+    let here = DesiredBinding { fence: 5, ..binding("shop", "b1") };
+    let there = DesiredBinding { id: Uuid::new_v4(), member: MemberKey("onprem+b".into()), ..here.clone() };
+    let bundle = Some(Bundle { digest: "b1".into(), objects: vec![config("a", "1")] });
+    let (status, body) = stack.put(&DesiredBindings { bundle, bindings: vec![here.clone(), there.clone()] }).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    stack.reaches(&here, Phase::Ready).await;
+    stack.reaches(&there, Phase::Ready).await;
+
+    let absent = |binding: &DesiredBinding, fence| DesiredBinding { fence, state: DesiredState::Absent, ..binding.clone() };
+    let (status, problem) = stack.put(&[absent(&here, 4), absent(&there, 6)].into_iter().collect()).await;
+    assert_eq!((status, problem["code"].as_str()), (StatusCode::CONFLICT, Some("stale_fence")));
+    stack.reaches(&absent(&there, 6), Phase::Gone).await;
+    assert_eq!(stack.status(here.id).await.unwrap().phase, Phase::Ready);
+}
+
+#[tokio::test]
 async fn invalid_requests_are_refused_with_their_code() {
     let stack = Stack::start().await;
     let desired = binding("shop", "nobody-stored-it");
-    let put = async |desired: &DesiredBinding| {
-        let (status, problem) = stack.send(Method::PUT, &format!("/internal/bindings/{}", desired.id), desired).await;
+    let put_all = async |bundle: Option<Bundle>, bindings: &[&DesiredBinding]| {
+        let bindings = bindings.iter().map(|&binding| binding.clone()).collect();
+        let (status, problem) = stack.put(&DesiredBindings { bundle, bindings }).await;
         (status.as_u16(), problem["code"].as_str().unwrap_or_default().to_owned())
     };
+    let put = async |desired: &DesiredBinding| put_all(None, &[desired]).await;
     assert_eq!(put(&desired).await, (409, "reference_not_found".into()));
-    let twice = drover_api::bindings::Bundle { objects: vec![config("a", "1"), config("a", "2")] };
-    let (status, problem) = stack.send(Method::PUT, "/internal/bundles/x", &twice).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (400, Some("invalid")));
-    stack.bundle("b1", vec![config("a", "1")]).await;
+    let twice = Bundle { digest: "x".into(), objects: vec![config("a", "1"), config("a", "2")] };
+    assert_eq!(put_all(Some(twice), &[]).await, (400, "invalid".into()));
     let desired = DesiredBinding { digest: "b1".into(), fence: 5, ..desired };
-    assert_eq!(put(&desired).await.0, 200);
-    assert_eq!(put(&DesiredBinding { fence: 4, state: DesiredState::Absent, ..desired.clone() }).await, (409, "stale_fence".into()));
+    let bundle = || Some(Bundle { digest: "b1".into(), objects: vec![config("a", "1")] });
+    assert_eq!(put_all(bundle(), &[&desired, &desired]).await, (400, "invalid".into()));
+    assert_eq!(put_all(bundle(), &[&desired]).await.0, 200);
+    let other = DesiredBinding { id: Uuid::new_v4(), digest: "nobody-stored-it".into(), ..desired.clone() };
+    let stale = DesiredBinding { fence: 4, state: DesiredState::Absent, ..desired.clone() };
+    assert_eq!(put(&stale).await, (409, "stale_fence".into()));
+    assert_eq!(put_all(bundle(), &[&desired, &other]).await, (409, "reference_not_found".into()));
     stack.reaches(&desired, Phase::Ready).await;
-    let (status, problem) = stack.send(Method::PUT, &format!("/internal/bindings/{}", Uuid::new_v4()), &desired).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (400, Some("mismatched_name")));
     let (status, problem) = stack.send(Method::DELETE, &format!("/internal/bindings/{}", desired.id), &()).await;
     assert_eq!((status.as_u16(), problem["code"].as_str()), (409, Some("wrong_state")));
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
+use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredBindings, DesiredState, Phase};
 use drover_api::members::{Member, MemberCredential, SecretKubeconfig};
 use drover_api::traffic::RouteTable;
 use drover_kubesim::{ClusterSpec, Sim};
@@ -189,13 +189,18 @@ impl Stack {
     }
 
     pub async fn bundle(&self, digest: &str, objects: Vec<Value>) {
-        let (status, body) = self.send(reqwest::Method::PUT, &format!("/internal/bundles/{digest}"), &Bundle { objects }).await;
+        let bundle = Some(Bundle { digest: digest.into(), objects });
+        let (status, body) = self.put(&DesiredBindings { bundle, ..DesiredBindings::default() }).await;
         assert_eq!(status, StatusCode::OK, "{body}");
     }
 
     pub async fn desire(&self, desired: &DesiredBinding) {
-        let (status, body) = self.send(reqwest::Method::PUT, &format!("/internal/bindings/{}", desired.id), desired).await;
+        let (status, body) = self.put(&DesiredBindings::from_iter([desired.clone()])).await;
         assert_eq!(status, StatusCode::OK, "{body}");
+    }
+
+    pub async fn put(&self, desired: &DesiredBindings) -> (StatusCode, Value) {
+        self.send(reqwest::Method::PUT, "/internal/bindings", desired).await
     }
 
     pub async fn status(&self, id: Uuid) -> Option<BindingStatus> {

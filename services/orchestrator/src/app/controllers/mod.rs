@@ -6,6 +6,7 @@
 mod action;
 mod placement;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use drover_api::scheduling::MemberKey;
@@ -70,21 +71,25 @@ pub struct Controller {
 /// # Errors
 /// A query failed.
 pub async fn named(tx: &mut PgConnection, group: &Group, kind: ControllerKind) -> Result<Vec<Controller>, Error> {
+    let mut intents = BTreeMap::new();
+    for set in group.below(&mut *tx).await?.children::<GroupIntentSpec>(&GROUP_INTENT, group.document.id)? {
+        for (name, intent) in set.spec.intent {
+            intents.entry(format!("/v2/{}/{name}", CONTROLLER.segment)).or_insert((name, intent));
+        }
+    }
     let mut found: Vec<Controller> = Vec::new();
-    for intents in group.below(&mut *tx).await?.children::<GroupIntentSpec>(&GROUP_INTENT, group.document.id)? {
-        for (name, intent) in intents.spec.intent {
-            let path = format!("/v2/{}/{name}", CONTROLLER.segment);
-            let Some(document): Option<TypedDocument<ControllerSpec>> = drover_resources::get(&mut *tx, &CONTROLLER, &path).await? else {
-                continue;
-            };
-            let ControllerSpec { priority, hook, kind: of, .. } = document.spec;
-            if let Some(hook) = hook.filter(|_| of == kind.as_str()) {
-                found.push(Controller { name, kind, intent, priority, hook });
-            }
+    if intents.is_empty() {
+        return Ok(found);
+    }
+    let paths: Vec<&str> = intents.keys().map(String::as_str).collect();
+    for document in drover_resources::at_paths(&mut *tx, &[&CONTROLLER], &paths).await? {
+        let document: TypedDocument<ControllerSpec> = drover_resources::typed(document)?;
+        let ControllerSpec { priority, hook, kind: of, .. } = document.spec;
+        if let (Some((name, intent)), Some(hook)) = (intents.remove(&*document.path), hook.filter(|_| of == kind.as_str())) {
+            found.push(Controller { name, kind, intent, priority, hook });
         }
     }
     found.sort_by(|a, b| (a.priority, &a.name).cmp(&(b.priority, &b.name)));
-    found.dedup_by(|a, b| a.name == b.name);
     Ok(found)
 }
 

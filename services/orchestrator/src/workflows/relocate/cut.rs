@@ -37,10 +37,9 @@ pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> 
 
 pub(super) async fn remove_old(ctx: &mut Ctx<Relocate>) -> StepResult {
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
-    for moving in &mut ctx.state.moves {
-        ctx.environment.services.synchronizer.put_binding(&moving.old.desired(DesiredState::Absent, fence)).await?;
-        moving.reach(MoveStage::Removing);
-    }
+    let absent = ctx.state.moves.iter().map(|moving| moving.old.desired(DesiredState::Absent, fence)).collect();
+    ctx.environment.services.synchronizer.put_bindings(&absent).await?;
+    ctx.state.moves.iter_mut().for_each(|moving| moving.reach(MoveStage::Removing));
     Ok(Outcome::next())
 }
 

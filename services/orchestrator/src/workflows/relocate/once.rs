@@ -76,7 +76,7 @@ pub(super) async fn make_way(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) 
         let asked = match gap.asked {
             Some(asked) => asked,
             None => {
-                environment.services.synchronizer.put_binding(&moving.old.desired(DesiredState::Absent, fence)).await?;
+                environment.services.synchronizer.put_binding(moving.old.desired(DesiredState::Absent, fence)).await?;
                 *gap.asked.insert(fence)
             }
         };

@@ -89,7 +89,7 @@ async fn remove_failed(ctx: &Ctx<Relocate>, failed: &Binding) -> Result<(), Step
     tx.commit().await?;
     if present {
         let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
-        ctx.environment.services.synchronizer.put_binding(&failed.desired(DesiredState::Absent, fence)).await?;
+        ctx.environment.services.synchronizer.put_binding(failed.desired(DesiredState::Absent, fence)).await?;
     }
     Ok(())
 }

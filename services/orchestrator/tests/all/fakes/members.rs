@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use drover_api::bindings::{
-    BindingStatus, BoundsOrder, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight, PreflightAnswer, Release,
-    ScaledWorkload, SetName, SetShare, Share, StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer,
+    BindingStatus, BoundsOrder, Bundle, DesiredBinding, DesiredBindings, DesiredState, ObjectStatus, Phase, Preflight, PreflightAnswer,
+    Release, ScaledWorkload, SetName, SetShare, Share, StatefulPod, TakenVolume, TestOrder, TestResult, TestRun, TestedHook, VolumeAnswer,
     VolumeQuestion,
 };
 use drover_orchestrator::peers::{PeerError, Synchronizer};
@@ -338,15 +338,8 @@ impl Inner {
     }
 }
 
-#[async_trait]
-impl Synchronizer for FakeMembers {
-    async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError> {
-        assert!(!bundle.objects.is_empty(), "the bundle is empty");
-        self.inner.lock().unwrap().bundles.insert(digest.to_owned(), bundle.objects.clone());
-        Ok(())
-    }
-
-    async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
+impl FakeMembers {
+    fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
         let mut inner = self.inner.lock().unwrap();
         assert!(
             binding.state == DesiredState::Absent || inner.bundles.contains_key(&*binding.digest),
@@ -384,6 +377,17 @@ impl Synchronizer for FakeMembers {
         inner.desired.insert(binding.id, binding.clone());
         self.report(&mut inner, binding);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Synchronizer for FakeMembers {
+    async fn put_bindings(&self, desired: &DesiredBindings) -> Result<(), PeerError> {
+        if let Some(Bundle { digest, objects }) = &desired.bundle {
+            assert!(!objects.is_empty(), "the bundle is empty");
+            self.inner.lock().unwrap().bundles.insert(digest.to_string(), objects.clone());
+        }
+        desired.bindings.iter().try_for_each(|binding| self.put_binding(binding))
     }
 
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError> {
