@@ -235,18 +235,19 @@ impl Guard {
         Ok(())
     }
 
-    /// Gives the workflow back until `delay` has passed or one of the keys is woken. If it was woken since it was claimed, it is due at once.
-    pub async fn park(&mut self, delay: Duration, keys: &[String]) -> Result<(), JournalError> {
-        sqlx::query(
+    /// Gives the workflow back until `delay` has passed or one of the keys is woken. Returns whether it is due at once, as it is if it was woken
+    /// since it was claimed.
+    pub async fn park(&mut self, delay: Duration, keys: &[String]) -> Result<bool, JournalError> {
+        let due = sqlx::query_scalar(
             "update workflow set worker = null, wake_keys = $3, woken = false, \
-             run_at = case when woken then now() else now() + $2 * interval '1 microsecond' end where id = $1",
+             run_at = case when woken then now() else now() + $2 * interval '1 microsecond' end where id = $1 returning run_at <= now()",
         )
         .bind(self.id)
         .bind(microseconds(delay))
         .bind(keys)
-        .execute(&mut *self.tx)
+        .fetch_one(&mut *self.tx)
         .await?;
-        Ok(())
+        Ok(due)
     }
 
     pub async fn children(&mut self, seq: i32) -> Result<Vec<ChildRow>, JournalError> {
@@ -356,17 +357,17 @@ pub(crate) async fn advance(connection: &mut PgConnection, row: &WorkflowRow, ou
 const PARK: &str = "update workflow set state = $3, message = $4, step = $8, revision = revision + $5::bool::int,
         updated_at = case when $5 then clock_timestamp() else updated_at end, worker = null, wake_keys = $7, woken = false,
         run_at = case when woken then now() else now() + $6 * interval '1 microsecond' end
-    where id = $1 and fence = $2 and ended_at is null";
+    where id = $1 and fence = $2 and ended_at is null returning run_at <= now()";
 
-/// Journals that a remote step waits: for `delay`, or until one of the keys is woken.
+/// Journals that a remote step waits: for `delay`, or until one of the keys is woken. Returns whether it is due at once.
 pub(crate) async fn park(
     connection: &mut PgConnection,
     row: &WorkflowRow,
     changed: bool,
     delay: Duration,
     keys: &[String],
-) -> Result<(), JournalError> {
-    let parked = sqlx::query(PARK)
+) -> Result<bool, JournalError> {
+    let due: Option<bool> = sqlx::query_scalar(PARK)
         .bind(row.id)
         .bind(row.fence)
         .bind(&row.state)
@@ -375,9 +376,9 @@ pub(crate) async fn park(
         .bind(microseconds(delay))
         .bind(keys)
         .bind(&row.step)
-        .execute(connection)
+        .fetch_optional(connection)
         .await?;
-    if parked.rows_affected() == 1 { Ok(()) } else { Err(JournalError::Fenced) }
+    due.ok_or(JournalError::Fenced)
 }
 
 fn microseconds(delay: Duration) -> i64 {

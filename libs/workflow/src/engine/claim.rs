@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drover_service::TaskHandle;
@@ -89,12 +90,14 @@ pub(super) fn work(engine: Arc<Inner>, task: TaskHandle) -> Background {
 impl Inner {
     /// True when there may be more workflows to claim.
     async fn claim_and_spawn(self: &Arc<Self>) -> StoreResult<bool> {
+        self.claims.fetch_add(1, Ordering::SeqCst);
         let free = self.permits.available_permits();
         if free == 0 {
             return Ok(false);
         }
         let rows = self.claim(free).await?;
         let full = rows.len() == free;
+        let claims = self.claims.load(Ordering::SeqCst);
         for Claimed { row, started } in rows {
             let Ok(permit) = self.permits.clone().try_acquire_owned() else { break };
             self.running().insert(row.id);
@@ -112,7 +115,10 @@ impl Inner {
                 }
                 drop(permit);
                 engine.running().remove(&id);
-                engine.due.notify_one();
+                // What was begun since then has left this workflow out, or had no permit.
+                if engine.claims.load(Ordering::SeqCst) != claims {
+                    engine.due.notify_one();
+                }
             }));
         }
         Ok(full)

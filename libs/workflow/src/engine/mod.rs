@@ -12,6 +12,7 @@ mod undo;
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -147,6 +148,8 @@ pub(crate) struct Inner {
     pub called: Notify,
     /// The workflows that run in this process.
     pub running: Mutex<HashSet<Uuid>>,
+    /// How many claims were begun. One that is begun while a workflow runs leaves that one out.
+    pub claims: AtomicU64,
     pub permits: Arc<Semaphore>,
     /// Cancelled when no more workflows are to be claimed; running steps finish.
     pub stopping: CancellationToken,
@@ -206,6 +209,7 @@ impl Engine {
             due: Notify::new(),
             called: Notify::new(),
             running: Mutex::default(),
+            claims: AtomicU64::default(),
             stopping: CancellationToken::new(),
             name_taken: CancellationToken::new(),
             killed: CancellationToken::new(),

@@ -52,22 +52,23 @@ impl Driver {
                 self.adopt(if local { Value::Null } else { answer.state }, answer.message);
                 let changed = before != (self.row.state.clone(), self.row.message.clone());
                 let delay = self.delay(&park);
-                if local {
+                let due = if local {
                     let mut guard = self.lock().await?;
                     // The step's journal row was rolled back with its writes.
                     guard.start_step(&self.row, seq, &info).await?;
                     if changed {
                         guard.save(&self.row).await?;
                     }
-                    guard.park(delay, &park.keys).await?;
+                    let due = guard.park(delay, &park.keys).await?;
                     guard.commit().await?;
+                    due
                 } else {
-                    journal::park(&mut *self.engine.store.acquire().await?, &self.row, changed, delay, &park.keys).await?;
-                }
+                    journal::park(&mut *self.engine.store.acquire().await?, &self.row, changed, delay, &park.keys).await?
+                };
                 if changed {
                     self.engine.changed(self.row.id);
                 }
-                return self.paused(delay, &park.keys).await;
+                return self.paused(due, delay, &park.keys).await;
             }
             Err(StepError::Retry { message, after }) => {
                 drop(writes);
@@ -169,10 +170,11 @@ impl Driver {
             if let Some(observe) = &self.engine.registry.on_end {
                 observe(&self.end());
             }
+            // It has woken its parent.
             if let Some(parent) = self.row.parent_id {
                 self.engine.changed(parent);
+                self.engine.due.notify_one();
             }
-            self.engine.due.notify_one();
         }
         if ended { AfterStep::Release } else { AfterStep::Continue }
     }
@@ -195,14 +197,16 @@ impl Driver {
 
     /// Gives the workflow back until one of `keys` is called or `delay` is over. A key that was called while the step ran counts.
     pub(super) async fn pause(&mut self, mut guard: Guard, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
-        guard.park(delay, keys).await?;
+        let due = guard.park(delay, keys).await?;
         guard.commit().await?;
-        self.paused(delay, keys).await
+        self.paused(due, delay, keys).await
     }
 
-    /// The workflow has been given back: it is claimed again when `delay` is over, or at once if one of `keys` was called meanwhile.
-    async fn paused(&self, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
-        if !keys.is_empty() && self.engine.wakes.called_since(self.mark, keys) {
+    /// The workflow has been given back: it is claimed again when `delay` is over, or at once if it is due or one of `keys` was called meanwhile.
+    async fn paused(&self, due: bool, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
+        if due {
+            self.engine.due.notify_one();
+        } else if !keys.is_empty() && self.engine.wakes.called_since(self.mark, keys) {
             sqlx::query("update workflow set run_at = now() where id = $1 and ended_at is null")
                 .bind(self.row.id)
                 .execute(&mut *self.engine.store.acquire().await?)

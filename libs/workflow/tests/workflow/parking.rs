@@ -105,6 +105,50 @@ async fn wake_between_check_and_park_is_not_lost() {
     engine.stop().await;
 }
 
+/// An engine that runs one workflow at a time and claims only when it is told to.
+async fn engine_without_polls(db: &drover_testkit::TestDb, doors: &Arc<Doors>, failpoints: &Failpoints) -> (Engine, drover_store::Store) {
+    let store = store(db).await;
+    let hour = Duration::from_secs(3600);
+    let settings = Settings { poll: hour, slow_poll: hour, concurrency: 1, ..quick("a", failpoints) };
+    (Engine::start(store.clone(), Registry::new().with::<Wait>(doors.clone()), settings).await.unwrap(), store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workflow_that_found_no_place_is_claimed_when_another_has_ended() {
+    let db = test_db().await;
+    let doors = Arc::new(Doors::default());
+    let failpoints = Failpoints::default();
+    let (engine, store) = engine_without_polls(&db, &doors, &failpoints).await;
+    doors.open.lock().unwrap().insert("d".into());
+    failpoints.set("wait/door/do/after_effect", Action::Pause);
+    let first = begin::<Wait>(&engine, &store, &long("d")).await;
+    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    let second = begin::<Wait>(&engine, &store, &long("d")).await;
+    // Time to look, and to find no place.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    failpoints.clear("wait/door/do/after_effect");
+    for id in [first, second] {
+        assert_eq!(ended(&engine, id).await.status, "done");
+    }
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workflow_that_another_engine_wakes_while_it_runs_is_continued_at_once() {
+    let db = test_db().await;
+    let doors = Arc::new(Doors::default());
+    let failpoints = Failpoints::default();
+    let (engine, store) = engine_without_polls(&db, &doors, &failpoints).await;
+    failpoints.set("wait/door/do/after_effect", Action::Pause);
+    let id = begin::<Wait>(&engine, &store, &long("d")).await;
+    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    doors.open.lock().unwrap().insert("d".into());
+    sqlx::query("update workflow set woken = true, run_at = now()").execute(&mut *store.acquire().await.unwrap()).await.unwrap();
+    failpoints.clear("wait/door/do/after_effect");
+    assert_eq!(ended(&engine, id).await.status, "done");
+    engine.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn deadline_wakes_and_counts_from_the_first_pass() {
     let db = test_db().await;

@@ -10,12 +10,13 @@ use sqlx::PgConnection;
 use super::{Error, Group, calls};
 use crate::resources::app_intent::AppIntentSpec;
 use crate::resources::cluster_reference::ClusterReferenceSpec;
+use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::route::RouteSpec;
-use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD};
+use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD, ROUTE};
 use crate::store::deployment::ApprovedApp;
-use crate::store::route;
+use crate::store::intent_routes;
 
 /// The logical cloud of a group with its clusters.
 #[derive(Clone, Debug)]
@@ -92,7 +93,12 @@ pub async fn of(
 /// # Errors
 /// A query failed.
 pub async fn routes(tx: &mut PgConnection, group: &Group) -> Result<Vec<RouteSpec>, Error> {
-    Ok(route::of_group(tx, group.dig.id).await?.into_iter().map(|route| route.spec).collect())
+    let below = group.below(&mut *tx).await?;
+    let mut routes = below.children::<RouteSpec>(&ROUTE, group.dig.id)?;
+    if !below.children::<NoSpec>(&TRAFFIC_GROUP_INTENT, group.dig.id)?.is_empty() {
+        routes.extend(intent_routes::of_group(tx, group.dig.id).await?);
+    }
+    Ok(routes.into_iter().map(|route| route.spec).collect())
 }
 
 /// Adds to the terms of apps with routes how the data path can reach them.

@@ -15,7 +15,7 @@ pub mod grants;
 pub mod group_intent;
 pub mod group_migration;
 pub mod hold;
-mod intent_routes;
+pub mod intent_routes;
 pub mod overview;
 pub mod planning_queue;
 pub mod refusal;
