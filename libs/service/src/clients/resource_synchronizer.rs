@@ -91,7 +91,7 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Stores the desired state of some bindings, and the bundle that comes with them. Storing the same again changes nothing. A binding with a\nlower fence than the stored one is refused, which is the answer then; the others are stored\n\nSends a `PUT` request to `/internal/bindings`\n\n"]
+    #[doc = "Stores the desired state of some bindings, and the bundle that comes with them. Storing the same again changes nothing. A binding with a\nlower fence than the stored one is refused, and so is one that is to be present and whose bundle is not stored. The answer is the first\nrefusal; the other bindings are stored nevertheless\n\nSends a `PUT` request to `/internal/bindings`\n\n"]
     pub async fn bindings_put<'a>(
         &'a self,
         body: &'a drover_api::bindings::DesiredBindings,

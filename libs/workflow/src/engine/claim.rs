@@ -90,14 +90,13 @@ pub(super) fn work(engine: Arc<Inner>, task: TaskHandle) -> Background {
 impl Inner {
     /// True when there may be more workflows to claim.
     async fn claim_and_spawn(self: &Arc<Self>) -> StoreResult<bool> {
-        self.claims.fetch_add(1, Ordering::SeqCst);
+        let claims = self.claims.fetch_add(1, Ordering::SeqCst) + 1;
         let free = self.permits.available_permits();
         if free == 0 {
             return Ok(false);
         }
         let rows = self.claim(free).await?;
         let full = rows.len() == free;
-        let claims = self.claims.load(Ordering::SeqCst);
         for Claimed { row, started } in rows {
             let Ok(permit) = self.permits.clone().try_acquire_owned() else { break };
             self.running().insert(row.id);

@@ -105,11 +105,16 @@ async fn wake_between_check_and_park_is_not_lost() {
     engine.stop().await;
 }
 
-/// An engine that runs one workflow at a time and claims only when it is told to.
-async fn engine_without_polls(db: &drover_testkit::TestDb, doors: &Arc<Doors>, failpoints: &Failpoints) -> (Engine, drover_store::Store) {
+/// An engine that claims only when it is told to.
+async fn engine_without_polls(
+    db: &drover_testkit::TestDb,
+    doors: &Arc<Doors>,
+    failpoints: &Failpoints,
+    concurrency: usize,
+) -> (Engine, drover_store::Store) {
     let store = store(db).await;
     let hour = Duration::from_secs(3600);
-    let settings = Settings { poll: hour, slow_poll: hour, concurrency: 1, ..quick("a", failpoints) };
+    let settings = Settings { poll: hour, slow_poll: hour, concurrency, ..quick("a", failpoints) };
     (Engine::start(store.clone(), Registry::new().with::<Wait>(doors.clone()), settings).await.unwrap(), store)
 }
 
@@ -118,7 +123,7 @@ async fn workflow_that_found_no_place_is_claimed_when_another_has_ended() {
     let db = test_db().await;
     let doors = Arc::new(Doors::default());
     let failpoints = Failpoints::default();
-    let (engine, store) = engine_without_polls(&db, &doors, &failpoints).await;
+    let (engine, store) = engine_without_polls(&db, &doors, &failpoints, 1).await;
     doors.open.lock().unwrap().insert("d".into());
     failpoints.set("wait/door/do/after_effect", Action::Pause);
     let first = begin::<Wait>(&engine, &store, &long("d")).await;
@@ -138,7 +143,7 @@ async fn workflow_that_another_engine_wakes_while_it_runs_is_continued_at_once()
     let db = test_db().await;
     let doors = Arc::new(Doors::default());
     let failpoints = Failpoints::default();
-    let (engine, store) = engine_without_polls(&db, &doors, &failpoints).await;
+    let (engine, store) = engine_without_polls(&db, &doors, &failpoints, 2).await;
     failpoints.set("wait/door/do/after_effect", Action::Pause);
     let id = begin::<Wait>(&engine, &store, &long("d")).await;
     eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;

@@ -67,6 +67,8 @@ impl App {
         let id = Uuid::now_v7();
         let before = deployment::load(&mut *tx, group.dig.id, true).await?;
         hold::take(&mut *tx, id, &[group.dig.id]).await??;
+        // What is around it may have changed before the hold was taken.
+        let group = &group.renewed();
         let cloud = terms::cloud(&mut *tx, group).await?;
         let apps = match before.state {
             DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped => {

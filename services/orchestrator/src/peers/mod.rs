@@ -29,21 +29,39 @@ pub struct Services {
     pub cluster_manager: Arc<dyn ClusterManager>,
 }
 
+/// Operations of peers that take longer than the default timeout: a thorough search for a plan, a large bundle, the signature of a cluster's
+/// authority.
+const SLOW: [(&str, &str); 3] =
+    [("migration", "plan_put"), ("resource-synchronizer", "bindings_put"), ("cluster-manager", "member_user_put")];
+
 impl Services {
     /// Clients over REST. Each request is tried at most twice.
     pub fn over_rest(common: &Common) -> Self {
-        let peer = |name, url| -> Peer { common.peer(name, url).attempts(2) };
-        // A thorough search for a plan and a large bundle take longer than the default timeout.
-        let migration = peer("migration", &common.peers.migration).timeout_of("plan_put", Duration::from_secs(30));
-        let synchronizer =
-            peer("resource-synchronizer", &common.peers.resource_synchronizer).timeout_of("bundle_put", Duration::from_secs(30));
-        // A cluster's authority takes a moment to sign.
-        let cluster_manager = peer("cluster-manager", &common.peers.cluster_manager).timeout_of("member_user_put", Duration::from_secs(30));
+        let peer = |name: &'static str, url| -> Peer {
+            let slow = SLOW.iter().filter(|(peer, _)| *peer == name);
+            slow.fold(common.peer(name, url).attempts(2), |peer, (_, operation)| peer.timeout_of(operation, Duration::from_secs(30)))
+        };
+        let migration = peer("migration", &common.peers.migration);
+        let synchronizer = peer("resource-synchronizer", &common.peers.resource_synchronizer);
+        let cluster_manager = peer("cluster-manager", &common.peers.cluster_manager);
         Self {
             placement: Arc::new(clients::placement::Client::from(peer("placement", &common.peers.placement))),
             migration: Arc::new(migration::RestMigration::new(migration)),
             synchronizer: Arc::new(clients::resource_synchronizer::Client::from(synchronizer)),
             cluster_manager: Arc::new(cluster_manager::RestClusterManager::new(cluster_manager)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_operations_are_operations_of_their_peers() {
+        for (peer, operation) in SLOW {
+            let document = std::fs::read_to_string(format!("{}/../../openapi/{peer}.json", env!("CARGO_MANIFEST_DIR"))).unwrap();
+            assert!(document.contains(&format!("\"operationId\": \"{operation}\"")), "{peer} has no {operation}");
         }
     }
 }

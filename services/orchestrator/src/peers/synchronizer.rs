@@ -12,7 +12,8 @@ use uuid::Uuid;
 /// request.
 #[async_trait]
 pub trait Synchronizer: Send + Sync {
-    /// Sets the desired state of some bindings, and stores the bundle that they name if there is one. Repeating it has no effect.
+    /// Sets the desired state of some bindings, and stores the bundle that they name if there is one. Repeating it has no effect. After an
+    /// error some may be stored.
     async fn put_bindings(&self, desired: &DesiredBindings) -> Result<(), PeerError>;
     /// Sets the desired state of one binding.
     async fn put_binding(&self, desired: DesiredBinding) -> Result<(), PeerError> {

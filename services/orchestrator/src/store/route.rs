@@ -25,7 +25,7 @@ pub async fn all(tx: &mut PgConnection) -> Result<Vec<TypedDocument<RouteSpec>>,
 ///
 /// # Errors
 /// A query failed.
-pub async fn of_group(tx: &mut PgConnection, dig: Uuid) -> Result<Vec<TypedDocument<RouteSpec>>, ResourceError> {
+async fn of_group(tx: &mut PgConnection, dig: Uuid) -> Result<Vec<TypedDocument<RouteSpec>>, ResourceError> {
     let mut routes: Vec<TypedDocument<RouteSpec>> = children(&mut *tx, &ROUTE, dig).await?;
     routes.extend(intent_routes::of_group(tx, dig).await?);
     Ok(routes)

@@ -25,9 +25,9 @@ use crate::store::grants::{self, Rights};
 /// The workflow that sends, and the fence with which its engine runs it.
 pub type Lease = (Uuid, i64);
 
-/// Bindings of the same bundle that are sent with one request.
-const TOGETHER: usize = 100;
-/// Requests that are sent at the same time.
+/// Bindings that are sent with one request.
+pub const TOGETHER: usize = 100;
+/// Bundles that are sent at the same time.
 const AT_ONCE: usize = 8;
 
 /// How far a set of bindings is. Part of a workflow's state.
@@ -105,11 +105,16 @@ async fn send_present(environment: &Environment, binding: &Binding, desired: Des
     put(environment, binding, bindings).await
 }
 
-/// Sends bindings with the bundle that they have in common: that of `one` of them.
-async fn put(environment: &Environment, one: &Binding, bindings: Vec<DesiredBinding>) -> Result<(), StepError> {
+/// Sends bindings with the bundle that they have in common: that of `one` of them. The bundle goes with the first request.
+async fn put(environment: &Environment, one: &Binding, mut bindings: Vec<DesiredBinding>) -> Result<(), StepError> {
     let objects = objects(environment, one).await?;
-    let bundle = Some(Bundle { digest: sent_digest(&one.digest, &one.member).into(), objects });
-    environment.services.synchronizer.put_bindings(&DesiredBindings { bundle, bindings }).await.map_err(refused)
+    let mut bundle = Some(Bundle { digest: sent_digest(&one.digest, &one.member).into(), objects });
+    while !bindings.is_empty() {
+        let rest = bindings.split_off(bindings.len().min(TOGETHER));
+        let some = DesiredBindings { bundle: bundle.take(), bindings: std::mem::replace(&mut bindings, rest) };
+        environment.services.synchronizer.put_bindings(&some).await.map_err(refused)?;
+    }
+    Ok(())
 }
 
 async fn objects(environment: &Environment, binding: &Binding) -> Result<Vec<Value>, StepError> {
@@ -192,7 +197,7 @@ impl ApplyProgress {
             limited(desired, rights.get(&binding.dig.id).cloned().unwrap_or_default())
         };
         let mut puts = Vec::new();
-        for bindings in by_bundle.values().flat_map(|bindings| bindings.chunks(TOGETHER)) {
+        for bindings in by_bundle.values() {
             puts.push(put(environment, bindings[0], bindings.iter().map(desired).collect()));
         }
         stream::iter(puts).buffer_unordered(AT_ONCE).try_collect::<()>().await?;

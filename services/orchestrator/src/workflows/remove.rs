@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use drover_api::bindings::{DesiredBinding, DesiredBindings, DesiredState, Phase};
+use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_store::{StoreError, StoreResult, Timestamp};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult, Workflow};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::apply::TOGETHER;
 use super::{now, readiness};
 use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
@@ -113,10 +114,10 @@ impl Removal {
         let unsent = |binding: &&Binding| binding.role != Role::Gone && !self.sent.contains_key(&binding.id);
         let absent =
             |binding: &Binding| DesiredBinding { delete_volumes: self.delete_volumes, ..binding.desired(DesiredState::Absent, fence) };
-        let absent: DesiredBindings = bindings.iter().filter(unsent).map(absent).collect();
-        if !absent.bindings.is_empty() {
-            environment.services.synchronizer.put_bindings(&absent).await?;
-            self.sent.extend(absent.bindings.iter().map(|binding| (binding.id, fence)));
+        let absent: Vec<DesiredBinding> = bindings.iter().filter(unsent).map(absent).collect();
+        for some in absent.chunks(TOGETHER) {
+            environment.services.synchronizer.put_bindings(&some.iter().cloned().collect()).await?;
+            self.sent.extend(some.iter().map(|binding| (binding.id, fence)));
         }
         let until = readiness::after(*self.since.get_or_insert_with(now), limit);
         let mut removed = Removed { until: Some(until), ..Removed::default() };

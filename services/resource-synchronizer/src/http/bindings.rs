@@ -12,7 +12,8 @@ use crate::app::App;
 use crate::{preflight, volumes};
 
 /// Stores the desired state of some bindings, and the bundle that comes with them. Storing the same again changes nothing. A binding with a
-/// lower fence than the stored one is refused, which is the answer then; the others are stored.
+/// lower fence than the stored one is refused, and so is one that is to be present and whose bundle is not stored. The answer is the first
+/// refusal; the other bindings are stored nevertheless.
 #[utoipa::path(put, path = "/internal/bindings", operation_id = "bindings_put", tag = "peer",
     request_body = DesiredBindings, responses((status = 200, description = "Stored", body = Value)))]
 pub async fn put(State(app): State<App>, Json(desired): Json<DesiredBindings>) -> Result<Json<Value>, Problem> {

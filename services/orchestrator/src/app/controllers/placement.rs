@@ -77,7 +77,7 @@ impl App {
     /// # Errors
     /// As for [`App::advice`].
     pub(in crate::app) async fn advise(&self, path: &GroupPath, prepared: &mut Prepared, dry: bool) -> Result<(), Error> {
-        let named = controllers::named(&mut *self.store.acquire().await?, &prepared.group, ControllerKind::Placement).await?;
+        let named = controllers::named(&mut *self.store.acquire().await?, &prepared.group.renewed(), ControllerKind::Placement).await?;
         let advice = self.advice_on(path, &named, &prepared.requests(), dry).await?;
         for (app, terms) in &mut prepared.terms {
             advice.add_to(terms, app);

@@ -387,7 +387,9 @@ impl Synchronizer for FakeMembers {
             assert!(!objects.is_empty(), "the bundle is empty");
             self.inner.lock().unwrap().bundles.insert(digest.to_string(), objects.clone());
         }
-        desired.bindings.iter().try_for_each(|binding| self.put_binding(binding))
+        // As the service does: a binding that is refused does not keep the others from being stored.
+        let answers: Vec<_> = desired.bindings.iter().map(|binding| self.put_binding(binding)).collect();
+        answers.into_iter().collect()
     }
 
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError> {
