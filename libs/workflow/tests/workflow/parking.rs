@@ -8,6 +8,7 @@ use drover_store::failpoint::{Action, Failpoints};
 use drover_testkit::{eventually, test_db};
 use drover_workflow::testing::quick;
 use drover_workflow::{Ctx, Engine, Outcome, Registry, Settings, Step, StepError, StepResult, Steps, Workflow};
+use uuid::Uuid;
 
 use crate::fixture::{begin, ended, store};
 
@@ -60,6 +61,14 @@ fn long(door: &str) -> (String, u64) {
     (door.to_owned(), 3_600_000)
 }
 
+/// Begins a workflow that has looked whether the door `d` is open, and pauses before the step ends or parks.
+async fn begin_and_pause(engine: &Engine, store: &drover_store::Store, failpoints: &Failpoints) -> Uuid {
+    failpoints.set("wait/door/do/after_effect", Action::Pause);
+    let id = begin::<Wait>(engine, store, &long("d")).await;
+    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    id
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn wake_runs_only_the_workflow_parked_on_the_key() {
     let db = test_db().await;
@@ -94,10 +103,7 @@ async fn wake_between_check_and_park_is_not_lost() {
     let doors = Arc::new(Doors::default());
     let failpoints = Failpoints::default();
     let (engine, store) = engine_without_slow_poll(&db, &doors, &failpoints).await;
-    // The step has found the door shut, and pauses just before it parks.
-    failpoints.set("wait/door/do/after_effect", Action::Pause);
-    let id = begin::<Wait>(&engine, &store, &long("d")).await;
-    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    let id = begin_and_pause(&engine, &store, &failpoints).await;
     doors.open.lock().unwrap().insert("d".into());
     engine.wake("door:d");
     failpoints.clear("wait/door/do/after_effect");
@@ -125,9 +131,7 @@ async fn workflow_that_found_no_place_is_claimed_when_another_has_ended() {
     let failpoints = Failpoints::default();
     let (engine, store) = engine_without_polls(&db, &doors, &failpoints, 1).await;
     doors.open.lock().unwrap().insert("d".into());
-    failpoints.set("wait/door/do/after_effect", Action::Pause);
-    let first = begin::<Wait>(&engine, &store, &long("d")).await;
-    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    let first = begin_and_pause(&engine, &store, &failpoints).await;
     let second = begin::<Wait>(&engine, &store, &long("d")).await;
     // Time to look, and to find no place.
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -144,9 +148,7 @@ async fn workflow_that_another_engine_wakes_while_it_runs_is_continued_at_once()
     let doors = Arc::new(Doors::default());
     let failpoints = Failpoints::default();
     let (engine, store) = engine_without_polls(&db, &doors, &failpoints, 2).await;
-    failpoints.set("wait/door/do/after_effect", Action::Pause);
-    let id = begin::<Wait>(&engine, &store, &long("d")).await;
-    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    let id = begin_and_pause(&engine, &store, &failpoints).await;
     doors.open.lock().unwrap().insert("d".into());
     sqlx::query("update workflow set woken = true, run_at = now()").execute(&mut *store.acquire().await.unwrap()).await.unwrap();
     failpoints.clear("wait/door/do/after_effect");

@@ -29,8 +29,7 @@ pub struct Services {
     pub cluster_manager: Arc<dyn ClusterManager>,
 }
 
-/// Operations of peers that take longer than the default timeout: a thorough search for a plan, a large bundle, the signature of a cluster's
-/// authority.
+/// Peer and operation of what takes longer than the default timeout: a thorough search for a plan, a large bundle, a user's certificate.
 const SLOW: [(&str, &str); 3] =
     [("migration", "plan_put"), ("resource-synchronizer", "bindings_put"), ("cluster-manager", "member_user_put")];
 
