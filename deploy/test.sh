@@ -121,6 +121,13 @@ step "seconds of each test program of all lanes, longest first"
 sort -rn "$DROVER_TIMES"
 rm "$DROVER_TIMES"
 
+# Once more at the end, where it is found: which tests failed, and how each panic begins.
+if [ $code != 0 ]; then
+  step "what failed"
+  grep -E '^error(\[|: )' "$log" || true
+  awk '/^---- .* stdout ----$/ {print; left = 1} left && / panicked at / {rows = 4; left = 0} rows > 0 {print substr($0, 1, 300); rows--}' "$log"
+fi
+
 step "done"
 awk '/^test result:/ {for (i = 2; i <= NF; i++) n[$i] += $(i - 1)} END {printf "%d passed, %d failed, %d skipped\n", n["passed;"], n["failed;"], n["ignored;"]}' "$log"
 rm "$log"
