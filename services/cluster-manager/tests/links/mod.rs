@@ -291,7 +291,7 @@ async fn agent_that_is_revoked_loses_its_connections_at_once_and_gets_no_certifi
 
 #[tokio::test]
 async fn certificate_is_renewed_with_a_new_key_while_connections_go_on() {
-    let linked = Linked::with_certificates_of(20).await;
+    let linked = Linked::with_certificates_of(40).await;
     let _agent = linked.joined().await;
     let mut stream = linked.peer().stream("/internal/links/p%2Ba", PROTOCOL).await.unwrap();
     let identity = || std::fs::read_to_string(linked.state("state").join("identity.pem")).unwrap();
