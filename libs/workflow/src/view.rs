@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_store::{StoreError, StoreResult, Timestamp};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::FromRow;
 use tokio::sync::broadcast;
@@ -49,7 +49,7 @@ pub struct WorkflowView {
 }
 
 /// A step of a workflow and how it went.
-#[derive(Clone, Debug, Serialize, FromRow)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepView {
     pub name: String,
     /// The round it belongs to, from 1.
@@ -94,13 +94,15 @@ pub struct ListFilter {
 const COLUMNS: &str = "id, kind, version, subject, case when refused and ended_at is null then 'refused' else status end as status, past_pivot, cancel_requested, message, failure, \
     input, state, parent_id, fence, revision, created_at, updated_at, ended_at";
 
-/// A workflow without its steps, and its current step and round.
+/// A workflow, and what its steps are made of.
 #[derive(FromRow)]
 struct Found {
     #[sqlx(flatten)]
     view: WorkflowView,
     step: String,
     round: i32,
+    #[sqlx(json(nullable))]
+    begun: Option<Vec<StepView>>,
 }
 
 impl Engine {
@@ -109,20 +111,38 @@ impl Engine {
     /// # Errors
     /// The database cannot be reached.
     pub async fn get(&self, id: Uuid) -> StoreResult<Option<WorkflowView>> {
-        let statement = sqlx::AssertSqlSafe(format!("select {COLUMNS}, step, round from workflow where id = $1"));
-        let mut db = self.0.store.acquire().await?;
-        let found: Option<Found> = sqlx::query_as(statement).bind(id).fetch_optional(&mut *db).await?;
-        let Some(Found { mut view, step, round }) = found else { return Ok(None) };
-        view.steps = sqlx::query_as(
-            "select name, round, status, attempt, output, error, started_at, finished_at, undo_started_at, undo_finished_at from workflow_step where workflow_id = $1 order by seq",
-        )
-        .bind(id)
-        .fetch_all(&mut *db)
-        .await?;
+        Ok(self.family(id).await?.map(|(view, _)| view))
+    }
+
+    /// A workflow with its steps, and its children, oldest first and without theirs; `None` when there is none of this id.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
+    pub async fn family(&self, id: Uuid) -> StoreResult<Option<(WorkflowView, Vec<WorkflowView>)>> {
+        let statement = format!(
+            "select {COLUMNS}, step, round, \
+                 case when id = $1 then (select json_agg(s order by seq) from workflow_step s where workflow_id = $1) end as begun \
+             from workflow where id = $1 or parent_id = $1 order by created_at, id"
+        );
+        let query = sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(id);
+        let rows: Vec<Found> = query.fetch_all(&mut *self.0.store.acquire().await?).await?;
+        let (found, children): (Vec<_>, Vec<_>) = rows.into_iter().partition(|found| found.view.id == id);
+        let Some(Found { mut view, step, round, begun }) = found.into_iter().next() else { return Ok(None) };
+        view.steps = begun.unwrap_or_default();
         if view.status == "running" {
             self.add_pending(&mut view, &step, round);
         }
-        Ok(Some(view))
+        Ok(Some((view, children.into_iter().map(|child| child.view).collect())))
+    }
+
+    /// The children of workflows, oldest first and without their steps.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
+    pub async fn children(&self, parents: &[Uuid]) -> StoreResult<Vec<WorkflowView>> {
+        let statement = format!("select {COLUMNS} from workflow where parent_id = any($1) order by created_at, id");
+        let query = sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(parents);
+        Ok(query.fetch_all(&mut *self.0.store.acquire().await?).await?)
     }
 
     /// A page of workflows, without their steps.

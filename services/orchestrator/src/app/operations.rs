@@ -17,7 +17,6 @@ use uuid::Uuid;
 
 use super::{App, Error, group};
 use crate::store::force_fence;
-use crate::store::overview::{self, ChildOperation};
 use crate::workflows::relocate::{MoveStage, RelocateState};
 use crate::workflows::{Grow, Instantiate, Relocate, Update, grow, instantiate, relocate, update};
 
@@ -56,10 +55,9 @@ impl App {
     /// # Errors
     /// A query failed, or `after` or the group does not exist.
     pub async fn operations(&self, filter: &OperationFilter) -> Result<OperationList, Error> {
-        let mut db = self.store.acquire().await?;
         let subject = match filter.dig.as_deref().map(|dig| (dig, dig.parse::<Uuid>())) {
             None => None,
-            Some((_, Ok(id))) => Some(group::by_id(&mut db, id).await?.subject()),
+            Some((_, Ok(id))) => Some(group::by_id(&mut *self.store.acquire().await?, id).await?.subject()),
             Some((subject, Err(_))) => Some(subject.to_owned()),
         };
         let after = match filter.after {
@@ -82,7 +80,7 @@ impl App {
             })
             .await?;
         let ids: Vec<Uuid> = views.iter().map(|view| view.id).collect();
-        let children = overview::children(&mut db, &ids).await?;
+        let children = self.engine.children(&ids).await?;
         Ok(OperationList { items: views.iter().map(|view| operation(view, &children, now())).collect() })
     }
 
@@ -94,7 +92,7 @@ impl App {
         if !wait.is_zero() {
             self.engine.until_ended(id, wait).await?;
         }
-        let (view, children) = self.family(id).await?.ok_or_else(|| not_found(id))?;
+        let (view, children) = self.engine.family(id).await?.ok_or_else(|| not_found(id))?;
         Ok(operation(&view, &children, now()))
     }
 
@@ -118,7 +116,7 @@ impl App {
         if word.reason.trim().is_empty() {
             return Err(codes::INVALID.problem("reason: say how you know that nothing of the application runs there any more"));
         }
-        let (view, children) = self.family(id).await?.ok_or_else(|| not_found(id))?;
+        let (view, children) = self.engine.family(id).await?.ok_or_else(|| not_found(id))?;
         if view.ended_at.is_some() {
             return Err(Error::from(CancelError::Ended).into());
         }
@@ -168,14 +166,8 @@ impl App {
     /// The operation does not exist, or a query failed.
     pub async fn watch(&self, id: Uuid) -> Result<impl Stream<Item = Operation> + use<>, Error> {
         let watch = OperationWatch { events: self.engine.events(), app: self.clone(), id, seen: Vec::new(), ended: false };
-        self.family(id).await?.ok_or_else(|| not_found(id))?;
+        self.engine.family(id).await?.ok_or_else(|| not_found(id))?;
         Ok(stream::unfold(watch, |mut watch| async move { watch.next().await.map(|operation| (operation, watch)) }))
-    }
-
-    async fn family(&self, id: Uuid) -> Result<Option<(WorkflowView, Vec<ChildOperation>)>, Error> {
-        let Some(view) = self.engine.get(id).await? else { return Ok(None) };
-        let children = overview::children(&mut *self.store.acquire().await?, &[id]).await?;
-        Ok(Some((view, children)))
     }
 }
 
@@ -195,7 +187,7 @@ struct OperationWatch {
 impl OperationWatch {
     async fn next(&mut self) -> Option<Operation> {
         while !self.ended {
-            let (view, children) = match self.app.family(self.id).await {
+            let (view, children) = match self.app.engine.family(self.id).await {
                 Ok(found) => found?,
                 Err(error) => {
                     tracing::warn!(error = %drover_service::problem::chain(&error), operation.id = %self.id, "an operation can no longer be watched");
@@ -228,8 +220,8 @@ impl OperationWatch {
 }
 
 /// Maps a workflow to an operation. `children` may include those of other workflows.
-pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestamp) -> Operation {
-    let mine: Vec<&ChildOperation> = children.iter().filter(|child| child.parent_id == view.id).collect();
+pub fn operation(view: &WorkflowView, children: &[WorkflowView], now: Timestamp) -> Operation {
+    let mine: Vec<&WorkflowView> = children.iter().filter(|child| child.parent_id == Some(view.id)).collect();
     let plan = match view.kind.as_str() {
         Relocate::KIND => relocate::Order::deserialize(&view.input).ok().map(|order| order.plan),
         Instantiate::KIND => {
@@ -298,7 +290,7 @@ fn status(state: OperationState) -> &'static str {
     }
 }
 
-fn message(view: &WorkflowView, children: &[&ChildOperation]) -> String {
+fn message(view: &WorkflowView, children: &[&WorkflowView]) -> String {
     let now = view.message.clone();
     let why = view.failure.as_ref().map(|failure| failure.message.clone());
     let what_is_left = if view.past_pivot {

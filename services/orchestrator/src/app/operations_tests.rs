@@ -63,15 +63,13 @@ fn moving(stage: &str, ended: Option<Timestamp>) -> Value {
     json!({"old": old, "new": Uuid::from_u128(8), "to": "aws+b", "others": [], "stage": stage, "since": at(10), "ended": ended})
 }
 
-fn child(parent: u128, stage: &str) -> ChildOperation {
-    ChildOperation {
+fn child(parent: u128, stage: &str) -> WorkflowView {
+    WorkflowView {
         id: Uuid::from_u128(2),
-        parent_id: Uuid::from_u128(parent),
-        kind: "relocate".into(),
+        parent_id: Some(Uuid::from_u128(parent)),
         state: json!({"moves": [moving(stage, None)], "removal": {"sent": {}, "since": null, "leftovers": ["shop/cart on onprem+a"], "kept": ["on onprem+a: Namespace/shop stays"]}}),
         past_pivot: true,
-        revision: 3,
-        ended_at: None,
+        ..view("relocate", "running")
     }
 }
 

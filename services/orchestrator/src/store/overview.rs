@@ -3,35 +3,10 @@
 use std::collections::BTreeMap;
 
 use drover_store::{StoreResult, Timestamp};
-use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use super::binding::Role;
-
-/// An operation that another operation started.
-#[derive(Clone, Debug, FromRow)]
-pub struct ChildOperation {
-    pub id: Uuid,
-    pub parent_id: Uuid,
-    pub kind: String,
-    /// The state that its steps share.
-    pub state: Value,
-    pub past_pivot: bool,
-    /// Increases with every visible change.
-    pub revision: i64,
-    pub ended_at: Option<Timestamp>,
-}
-
-/// The operations that these operations started, oldest first.
-///
-/// # Errors
-/// The query failed.
-pub async fn children(db: &mut PgConnection, parents: &[Uuid]) -> StoreResult<Vec<ChildOperation>> {
-    let sql =
-        "select id, parent_id, kind, state, past_pivot, revision, ended_at from workflow where parent_id = any($1) order by created_at, id";
-    Ok(sqlx::query_as(sql).bind(parents).fetch_all(db).await?)
-}
 
 /// The operation that is changing a group.
 #[derive(Clone, Debug, PartialEq, FromRow)]
