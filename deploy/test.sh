@@ -109,7 +109,7 @@ done
 step "clippy, which ran at the same time"
 touch "$log.over"
 wait "$clippy" || code=$?
-cat "$log.clippy"
+tee -a "$log" <"$log.clippy"
 rm "$log.clippy" "$log.over"
 background=()
 
@@ -125,7 +125,7 @@ rm "$DROVER_TIMES"
 if [ $code != 0 ]; then
   step "what failed"
   grep -E '^error(\[|: )' "$log" || true
-  awk '/^---- .* stdout ----$/ {print; left = 1} left && / panicked at / {rows = 4; left = 0} rows > 0 {print substr($0, 1, 300); rows--}' "$log"
+  awk '/^---- .* stdout ----$/ {print; left = 1; rows = 0; next} left && / panicked at / {rows = 4; left = 0} rows > 0 {print substr($0, 1, 300); rows--}' "$log"
 fi
 
 step "done"
