@@ -296,7 +296,7 @@ async fn certificate_is_renewed_with_a_new_key_while_connections_go_on() {
     let mut stream = linked.peer().stream("/internal/links/p%2Ba", PROTOCOL).await.unwrap();
     let identity = || std::fs::read_to_string(linked.state("state").join("identity.pem")).unwrap();
     let (first, until) = (identity(), linked.link().await["certificateExpires"].clone());
-    eventually(SOON, async || (identity() != first).then_some(())).await;
+    eventually(2 * SOON, async || (identity() != first).then_some(())).await;
     let renewed = identity();
     let key = |pem: &str| pem[..pem.find("-----BEGIN CERTIFICATE").unwrap()].to_owned();
     assert_ne!(key(&renewed), key(&first));
