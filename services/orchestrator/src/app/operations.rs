@@ -150,14 +150,14 @@ impl App {
     /// # Errors
     /// As [`App::cancel`].
     pub async fn preview_cancel(&self, id: Uuid) -> Result<Operation, Error> {
-        let view = self.engine.get(id).await?.ok_or_else(|| not_found(id))?;
+        let (view, children) = self.engine.family(id).await?.ok_or_else(|| not_found(id))?;
         if view.ended_at.is_some() {
             return Err(CancelError::Ended.into());
         }
         if view.past_pivot {
             return Err(CancelError::PastThePivot.into());
         }
-        self.operation(id, Duration::ZERO).await
+        Ok(operation(&view, &children, now()))
     }
 
     /// Streams an operation: as it is now, after each change of it or of one that it started, and as it ended.
