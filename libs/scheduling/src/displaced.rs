@@ -32,8 +32,7 @@ struct Unseen<'a> {
 
 impl Unseen<'_> {
     fn has_room(&self, left: &Remaining, node: usize) -> bool {
-        (self.claim.state == ClaimState::Promised || left.now[node].fits(&self.requests))
-            && (self.claim.state == ClaimState::Leaving || left.later[node].fits(&self.requests))
+        left.fits(self.claim.state, node, &self.requests)
     }
 }
 

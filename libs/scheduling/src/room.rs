@@ -131,6 +131,17 @@ impl MemberRoom {
         self.growing
     }
 
+    /// Whether a new claim certainly leaves the amounts of all others as they are, also on a strained member: none of its pods is observed, and
+    /// all fit on their assumed nodes beside what counts there. A pod that found room on a node still does, and none finds more.
+    pub(crate) fn takes_unchanged(&self, new: &Claim) -> bool {
+        if self.growing || self.observed(new).is_some() {
+            return false;
+        }
+        let mut asked: BTreeMap<usize, Amounts> = BTreeMap::new();
+        usage(&self.nodes, new, None, |node, amounts, times, _| asked.entry(node).or_default().add(amounts, times));
+        asked.iter().all(|(node, amounts)| self.remaining.fits(new.state, *node, amounts))
+    }
+
     /// Recounts `claims`, which are all claims of this member.
     pub(crate) fn recount<'c>(&mut self, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
         self.displaced = Displaced::default();

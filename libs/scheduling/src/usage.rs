@@ -31,6 +31,11 @@ impl Remaining {
             self.later[node].add(amounts, times);
         }
     }
+
+    /// Whether `amounts` fit on `node` when they count: now, later or both, depending on the claim's state.
+    pub fn fits(&self, state: ClaimState, node: usize, amounts: &Amounts) -> bool {
+        (state == ClaimState::Promised || self.now[node].fits(amounts)) && (state == ClaimState::Leaving || self.later[node].fits(amounts))
+    }
 }
 
 /// How a part of a claim counts. Pods that are observed are there now, also those of a copy that grows into room that is only promised.
