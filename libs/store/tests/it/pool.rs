@@ -106,8 +106,10 @@ async fn closed_store_has_no_connections() {
 async fn dropped_begin_leaves_no_transaction_open_in_the_pool() {
     let db = test_db().await;
     let (store, witness) = (single(&db).await, single(&db).await);
-    let mut dropped = 0;
-    for round in 0..200 {
+    // How many are dropped depends on how fast the server answers.
+    let (mut dropped, mut rounds) = (0, 0..5000);
+    while dropped < 40 {
+        let round = rounds.next().expect("40 of 5,000 are dropped");
         // It is dropped after a number of polls, not after a time, so that each machine drops it at the same point.
         dropped += i32::from(!finishes_within(1 + round % 2, store.begin()).await);
         sqlx::query("insert into document values ($1)")
@@ -122,7 +124,6 @@ async fn dropped_begin_leaves_no_transaction_open_in_the_pool() {
             .unwrap();
         assert_eq!(seen, 1, "round {round}: the insert went into a transaction that is never committed");
     }
-    assert!(dropped > 40, "only {dropped} were dropped, too few to show anything");
 }
 
 /// Whether the future is done after so many polls. It is dropped in either case.
