@@ -183,7 +183,8 @@ impl Ledger {
                 ids.remove(&id);
             }
         }
-        // In a burst of new apps most members are strained, and counting all claims for each new one costs more than everything else.
+        // Whether the other claims certainly count as before. Most new claims of a burst find their member strained, and to count all claims
+        // of the member for each of them costs more with each app.
         let mut settled = false;
         match claim {
             None => {
@@ -192,7 +193,7 @@ impl Ledger {
             Some(new) => {
                 let same = old.as_deref().filter(|old| old.member == new.member);
                 if let Some(room) = self.rooms.get_mut(&new.member) {
-                    settled = old.is_none() && copy_of(&new).is_none() && room.takes_unchanged(&new);
+                    settled = old.is_none() && room.takes_unchanged(&new);
                     room.replace(same, Some(&new));
                 }
                 if same.is_none() {

@@ -131,10 +131,10 @@ impl MemberRoom {
         self.growing
     }
 
-    /// Whether a new claim certainly leaves the amounts of all others as they are, also on a strained member: none of its pods is observed, and
-    /// all fit on their assumed nodes beside what counts there. A pod that found room on a node still does, and none finds more.
+    /// Whether a new claim on this strained member certainly leaves the amounts of all others as they are: none of its pods is observed, and all
+    /// fit on their assumed nodes beside what counts there. A pod that found room on a node still does, and none finds more.
     pub(crate) fn takes_unchanged(&self, new: &Claim) -> bool {
-        if self.growing || self.observed(new).is_some() {
+        if !self.is_strained() || self.growing || copy_of(new).is_some() || self.observed(new).is_some() {
             return false;
         }
         let mut asked: BTreeMap<usize, Amounts> = BTreeMap::new();
