@@ -121,7 +121,7 @@ step "seconds of each test program of all lanes, longest first"
 sort -rn "$DROVER_TIMES"
 rm "$DROVER_TIMES"
 
-# Once more at the end, where it is found: which tests failed, and how each panic begins.
+# Which tests failed, and how each panic begins, is repeated at the end: a failure in the middle of so much output is hard to find.
 if [ $code != 0 ]; then
   step "what failed"
   grep -E '^error(\[|: )' "$log" || true

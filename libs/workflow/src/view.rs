@@ -94,7 +94,7 @@ pub struct ListFilter {
 const COLUMNS: &str = "id, kind, version, subject, case when refused and ended_at is null then 'refused' else status end as status, past_pivot, cancel_requested, message, failure, \
     input, state, parent_id, fence, revision, created_at, updated_at, ended_at";
 
-/// A workflow, and what its steps are made of.
+/// A workflow without its steps, its current step and round, and the steps that were started (of a child: none are read).
 #[derive(FromRow)]
 struct Found {
     #[sqlx(flatten)]

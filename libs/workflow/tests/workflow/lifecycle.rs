@@ -48,6 +48,13 @@ async fn cancel_undoes_before_the_pivot_and_is_refused_after_it() {
     fixture.check_undone(&view).await.unwrap();
     let children = engine.list(&ListFilter { parent: Some(id), limit: 10, ..ListFilter::default() }).await.unwrap();
     assert!(children.len() == 2 && children.iter().all(|child| child.ended()), "{children:#?}");
+    let oldest_first: Vec<_> = children.iter().rev().map(|child| child.id).collect();
+    let (parent, of_family) = engine.family(id).await.unwrap().unwrap();
+    for read in [of_family, engine.children(&[id]).await.unwrap()] {
+        assert_eq!(read.iter().map(|child| child.id).collect::<Vec<_>>(), oldest_first);
+        assert!(read.iter().all(|child| child.parent_id == Some(id) && child.steps.is_empty()), "{read:#?}");
+    }
+    assert!(parent.id == id && !parent.steps.is_empty(), "{parent:#?}");
 
     failpoints.set("move/remove_old/do/before", Action::Pause);
     let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
