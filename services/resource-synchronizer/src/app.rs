@@ -317,6 +317,15 @@ impl App {
         dirty
     }
 
+    /// Publishes what the worker with this set says of a binding. One whose member was deregistered says nothing any more: it may still be
+    /// busy, and what was published of the member's bindings since then must stay.
+    pub fn publish_of(&self, member: &MemberKey, dirty: &Arc<Dirty>, id: Uuid, status: BindingStatus) {
+        let workers = self.workers();
+        if workers.get(member).is_some_and(|registered| Arc::ptr_eq(registered, dirty)) {
+            self.statuses.publish_if_changed(id.to_string(), Some(status));
+        }
+    }
+
     /// Removes a member that was deregistered. Its bindings stay pending until it is registered again, except those that are to go:
     /// they are gone as far as Drover can tell.
     pub async fn abandon(&self, member: &MemberKey) {

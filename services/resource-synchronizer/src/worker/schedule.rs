@@ -141,7 +141,7 @@ impl Worker {
         // Orchestrator does not know stand-ins.
         if let Some(bound) = self.bindings.get(&id).filter(|bound| !bound.row.stand_in) {
             let status = status(bound, &self.view, self.lost.as_ref());
-            self.app.statuses.publish_if_changed(id.to_string(), Some(status));
+            self.app.publish_of(&self.key, &self.dirty, id, status);
         }
     }
 
