@@ -146,9 +146,10 @@ impl Write {
         }
     }
 
-    /// The code of an object that the member refuses. Of a single new object nothing has changed then, as if a dry run had told.
+    /// The code of an object that the member refuses. Of a single object that was not applied before nothing has changed then, as if a dry run
+    /// had told; a later pass that is refused in the same way says the same.
     fn refused(&self) -> &'static str {
-        if self.is_single() && !self.new.is_empty() { PREFLIGHT } else { APPLY }
+        if self.is_single() { PREFLIGHT } else { APPLY }
     }
 
     async fn apply(&self, starts: &[Option<i32>], applied: &mut Vec<Applied>) -> Result<(), Error> {
