@@ -10,6 +10,7 @@ table!(
     what_is_dropped_goes,
     others_keep_what_they_own,
     conflicts_need_force,
+    version_that_no_object_has_lets_apply_create_only,
     list_items_are_told_apart_by_name,
     updates_take_ownership,
     apply_needs_a_manager,
@@ -72,6 +73,25 @@ async fn conflicts_need_force(f: Fixture) -> Outcome {
     let forced = apply(&f, "drover", &mine, true).await?;
     must!(of(&forced, "/data/k") == "2", "force");
     refused(apply(&f, "other", &f.config_map("a", json!({"k": "1"})), false).await, 409, "Conflict")
+}
+
+/// Drover creates objects in this way: unlike a GET before, it cannot miss what others make at the same time.
+async fn version_that_no_object_has_lets_apply_create_only(f: Fixture) -> Outcome {
+    for mut object in [f.config_map("a", json!({"k": "1"})), f.deployment("web", 0, "10m")] {
+        object["metadata"]["resourceVersion"] = json!("1");
+        let made = apply(&f, "drover", &object, true).await?;
+        must!(!matches!(version(&made), "" | "1"), "what was made has the version that was sent");
+        let managers = made.metadata.managed_fields.clone().unwrap_or_default();
+        must!(managers.iter().all(|m| m.operation.as_deref() == Some("Apply")), "{managers:?}");
+        // Neither the same manager nor force makes it an update, whether something would change or not.
+        refused(apply(&f, "drover", &object, true).await, 409, "Conflict")?;
+        object["metadata"]["labels"] = json!({"changed": "yes"});
+        refused(apply(&f, "drover", &object, true).await, 409, "Conflict")?;
+        let name = made.metadata.name.clone().unwrap_or_default();
+        let api = if object["kind"] == "Deployment" { f.deployments() } else { f.config_maps() };
+        must!(!api.get(&name).await?.metadata.labels.unwrap_or_default().contains_key("changed"), "a refused apply wrote");
+    }
+    Ok(())
 }
 
 async fn list_items_are_told_apart_by_name(f: Fixture) -> Outcome {

@@ -68,6 +68,9 @@ pub fn cases() -> Vec<Case> {
 /// How many cases run at the same time. Most of them wait most of the time, above all for metrics.
 const AT_ONCE: usize = 8;
 
+/// How long a case waits for anything. Only against hanging: a busy machine needs over a minute to delete a namespace.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Runs every case (whose name contains `filter`), a few at a time, each in a namespace of its own.
 ///
 /// # Errors
@@ -196,21 +199,21 @@ async fn until(
     what: &str,
 ) -> Result<Option<DynamicObject>, Broken> {
     let wait = await_condition(api.clone(), name, move |object: Option<&DynamicObject>| holds(object));
-    match tokio::time::timeout(Duration::from_secs(60), wait).await {
+    match tokio::time::timeout(PATIENCE, wait).await {
         Ok(object) => Ok(object?),
         Err(_) => {
             let now = api.get_opt(name).await?;
             let now = now.map(|object| object.data.to_string()).unwrap_or_default();
-            Err(Broken::Expectation(format!("waited a minute in vain until {what}; {name} is {now}")))
+            Err(Broken::Expectation(format!("waited {PATIENCE:?} in vain until {what}; {name} is {now}")))
         }
     }
 }
 
 /// Repeats the check until it passes, for conditions that cannot be watched.
-async fn eventually<F: Future<Output = Result<bool, Broken>>>(seconds: u64, what: &str, check: impl Fn() -> F) -> Outcome {
-    let end = Instant::now() + Duration::from_secs(seconds);
+async fn eventually<F: Future<Output = Result<bool, Broken>>>(what: &str, check: impl Fn() -> F) -> Outcome {
+    let end = Instant::now() + PATIENCE;
     while !check().await? {
-        must!(Instant::now() < end, "waited {seconds} s in vain until {what}");
+        must!(Instant::now() < end, "waited {PATIENCE:?} in vain until {what}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())

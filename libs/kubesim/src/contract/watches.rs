@@ -1,7 +1,5 @@
 //! Watches: order, selectors, bookmarks, and the end of the log.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -9,7 +7,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
 
 use super::objects::{define, definitions};
-use super::{Broken, Fixture, Outcome, must, table, typed};
+use super::{Broken, Fixture, Outcome, PATIENCE, must, table, typed};
 
 table!(
     changes_come_in_order,
@@ -26,7 +24,7 @@ type Events = BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>;
 
 async fn next(events: &mut Events) -> Result<(&'static str, DynamicObject), Broken> {
     loop {
-        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
+        let event = tokio::time::timeout(PATIENCE, events.next()).await;
         let event = event.ok().flatten().ok_or_else(|| Broken::Expectation("the watch fell silent".into()))??;
         return Ok(match event {
             WatchEvent::Added(o) => ("added", o),
@@ -90,7 +88,7 @@ async fn lists_can_be_streamed(f: Fixture) -> Outcome {
     let mut events = f.config_maps().watch(&mine().initial_events(), "").await?.boxed();
     let mut names = Vec::new();
     loop {
-        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await.ok().flatten();
+        let event = tokio::time::timeout(PATIENCE, events.next()).await.ok().flatten();
         match event.ok_or_else(|| Broken::Expectation("the watch fell silent".into()))?? {
             WatchEvent::Added(o) => names.push(o.metadata.name.unwrap_or_default()),
             WatchEvent::Bookmark(mark) if mark.metadata.annotations.contains_key("k8s.io/initial-events-end") => break,
@@ -106,7 +104,7 @@ async fn old_versions_are_gone(f: Fixture) -> Outcome {
     // At revision 1 this kind was not served yet; for built-in kinds, a fresh server still has that revision.
     let (group, name) = define(&f, "relics", "Relic").await?;
     let mut events = f.api(&group, "v1", "Relic").watch(&mine(), "1").await?.boxed();
-    let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await.ok().flatten();
+    let event = tokio::time::timeout(PATIENCE, events.next()).await.ok().flatten();
     definitions(&f).delete(&name, &DeleteParams::default()).await?;
     match event {
         Some(Ok(WatchEvent::Error(status))) if status.code == 410 => Ok(()),
@@ -140,14 +138,14 @@ async fn watchers_keep_up(f: Fixture) -> Outcome {
             }
             false
         };
-        must!(tokio::time::timeout(Duration::from_secs(20), seen).await.unwrap_or(false), "the watcher missed {name}");
+        must!(tokio::time::timeout(PATIENCE, seen).await.unwrap_or(false), "the watcher missed {name}");
     }
     Ok(())
 }
 
 async fn watches_end_in_time(f: Fixture) -> Outcome {
     let mut events = watch(&f, mine().timeout(1)).await?;
-    let end = tokio::time::timeout(Duration::from_secs(10), events.next()).await;
+    let end = tokio::time::timeout(PATIENCE, events.next()).await;
     must!(matches!(end, Ok(None)), "the watch goes on: {end:?}");
     Ok(())
 }

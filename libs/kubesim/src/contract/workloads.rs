@@ -6,7 +6,7 @@ use futures::StreamExt;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
-use super::{Broken, Fixture, Outcome, condition, eventually, must, of, table, typed, until};
+use super::{Broken, Fixture, Outcome, PATIENCE, condition, eventually, must, of, table, typed, until};
 
 table!(
     metrics_are_served,
@@ -69,7 +69,7 @@ async fn rollouts_keep_pods_ready(f: Fixture) -> Outcome {
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example.invalid/main:2"}]}}}});
     api.patch("web", &PatchParams::default(), &Patch::Strategic(image)).await?;
     loop {
-        let event = tokio::time::timeout(Duration::from_secs(60), events.next()).await;
+        let event = tokio::time::timeout(PATIENCE, events.next()).await;
         let event = event.ok().flatten().ok_or_else(|| Broken::Expectation("the watch fell silent".into()))??;
         let WatchEvent::Modified(now) = event else { continue };
         let (have, total) = (of(&now, "/status/readyReplicas").as_i64().unwrap_or(0), of(&now, "/status/replicas").as_i64().unwrap_or(0));
@@ -118,7 +118,7 @@ async fn unschedulable_pods_say_so(f: Fixture) -> Outcome {
             })
         }))
     };
-    eventually(30, "the pod says that it is unschedulable", says).await
+    eventually("the pod says that it is unschedulable", says).await
 }
 
 async fn room_that_appears_is_used(f: Fixture) -> Outcome {
@@ -142,7 +142,7 @@ async fn taints_keep_pods_away(f: Fixture) -> Outcome {
             condition(pod, "PodScheduled") == "False" && of(pod, "/status/conditions").to_string().contains("untolerated taint")
         }))
     };
-    eventually(30, "the pod names the taint", says).await
+    eventually("the pod names the taint", says).await
 }
 
 async fn deleting_a_deployment_takes_its_pods(f: Fixture) -> Outcome {
@@ -157,7 +157,7 @@ async fn deleting_a_deployment_takes_its_pods(f: Fixture) -> Outcome {
             let left = sets.list(&ListParams::default()).await?.items.len() + f.pods().list(&ListParams::default()).await?.items.len();
             Ok(left == 0)
         };
-        eventually(30, "nothing is left", gone).await?;
+        eventually("nothing is left", gone).await?;
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ async fn crashed_pods_are_replaced(f: Fixture) -> Outcome {
         let failed = pods.iter().any(|pod| of(pod, "/status/phase") == "Failed" && condition(pod, "Ready") == "False");
         Ok(failed && pods.len() > 1)
     };
-    eventually(30, "a crashed pod is replaced", replaced).await
+    eventually("a crashed pod is replaced", replaced).await
 }
 
 async fn pods_can_be_selected_by_node(f: Fixture) -> Outcome {
@@ -290,7 +290,7 @@ async fn metrics_are_served(f: Fixture) -> Outcome {
         },
     );
     // A metrics-server needs two scrapes, and measures a counter that kwok advances in steps.
-    eventually(150, "the pod's use is measured", || async {
+    eventually("the pod's use is measured", || async {
         let list = pods.list(&ListParams::default()).await?.items;
         Ok(list.first().is_some_and(|m| (200..=300).contains(&millicores(&m.data["containers"][0]["usage"]))))
     })
@@ -305,7 +305,7 @@ async fn metrics_are_served(f: Fixture) -> Outcome {
             plural: "nodes".into(),
         },
     );
-    eventually(60, "the node's use is measured", || async {
+    eventually("the node's use is measured", || async {
         let list = nodes.list(&ListParams::default()).await?.items;
         let mine = list.iter().find(|n| n.metadata.name.as_deref() == Some(f.node.as_str()));
         Ok(mine.is_some_and(|n| millicores(&n.data["usage"]) >= 200))

@@ -6,17 +6,17 @@ async fn holds(client: kube::Client, where_: &str) {
     let filter = std::env::var("DROVER_CONTRACT_CASE").unwrap_or_default();
     let outcomes = contract::run_all(client, &filter).await.expect("the server can be used");
     assert!(!outcomes.is_empty(), "no case has {filter:?} in its name (DROVER_CONTRACT_CASE)");
-    let mut broken = 0;
+    let mut broken = Vec::new();
     for (name, outcome, took) in &outcomes {
         match outcome {
             Ok(()) => println!("{where_}: ok      {name} ({took:.1?})"),
             Err(why) => {
-                broken += 1;
                 println!("{where_}: BROKEN  {name} ({took:.1?}): {why}");
+                broken.push(format!("{name} ({took:.1?}): {why}"));
             }
         }
     }
-    assert_eq!(broken, 0, "{broken} of {} cases are broken against {where_}", outcomes.len());
+    assert!(broken.is_empty(), "{} of {} cases are broken against {where_}: {}", broken.len(), outcomes.len(), broken.join("; "));
 }
 
 #[tokio::test]
