@@ -16,9 +16,16 @@ use super::Fleet;
 /// All open links; cheap to clone.
 #[derive(Clone, Default)]
 pub struct OpenLinks {
-    open: Arc<Mutex<HashMap<Uuid, Vec<Open>>>>,
+    state: Arc<Mutex<State>>,
     /// Raised when a link opens or ends, or an agent is accepted or revoked.
     changes: Arc<watch::Sender<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<Uuid, Vec<Open>>,
+    /// No link is to begin any more.
+    ended: bool,
 }
 
 /// How many links a member may have: one, and earlier ones whose streams run to their end while it changes its certificate.
@@ -51,23 +58,36 @@ impl From<LinkHealth> for MemberLink {
 }
 
 impl OpenLinks {
-    /// Adds a link. Streams are opened on the newest one; those on earlier ones run on until their link ends.
-    pub fn add(&self, member: Uuid, generation: i64, link: Link, health: LinkHealth) {
-        let mut open = self.open();
-        let links = open.entry(member).or_default();
+    /// Adds a link. Streams are opened on the newest one; those on earlier ones run on until their link ends. After [`OpenLinks::end`] it is
+    /// cut instead, and `false` is returned.
+    pub fn add(&self, member: Uuid, generation: i64, link: Link, health: LinkHealth) -> bool {
+        let mut state = self.state();
+        if state.ended {
+            link.cut();
+            return false;
+        }
+        let links = state.open.entry(member).or_default();
         // A certificate that was renewed is a new link, but the agent was there all the time.
         let before = links.iter().rev().find(|open| open.generation == generation && !open.link.is_over());
         let since = before.map_or(health.since, |open| open.health.since);
         links.push(Open { generation, link, health: LinkHealth { since, ..health } });
         let surplus = links.len().saturating_sub(EACH);
         links.iter().take(surplus).for_each(|open| open.link.cut());
-        drop(open);
+        drop(state);
         self.raise();
+        true
+    }
+
+    /// Cuts all links, and each that begins later: agents are to look for the next process.
+    pub fn end(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        state.open.values().flatten().for_each(|open| open.link.cut());
     }
 
     /// Forgets links that are over.
     pub fn tidy(&self) {
-        self.open().retain(|_, links| {
+        self.state().open.retain(|_, links| {
             links.retain(|open| !open.link.is_over());
             !links.is_empty()
         });
@@ -76,23 +96,23 @@ impl OpenLinks {
 
     /// How the agent of a member is connected.
     pub fn health(&self, member: Uuid) -> Option<LinkHealth> {
-        self.open().get(&member)?.iter().rev().find(|open| !open.link.is_over()).map(|open| open.health.clone())
+        self.state().open.get(&member)?.iter().rev().find(|open| !open.link.is_over()).map(|open| open.health.clone())
     }
 
     /// Breaks the links of these members that are of an earlier generation than the present one, or whose member has none any more. Links that
     /// were opened since the generations were read stay.
     pub fn keep(&self, asked: &[Uuid], present: &HashMap<Uuid, i64>) {
-        let open = self.open();
+        let state = self.state();
         for member in asked {
             let now = present.get(member);
-            let earlier = open.get(member).into_iter().flatten().filter(|open| now.is_none_or(|now| open.generation < *now));
+            let earlier = state.open.get(member).into_iter().flatten().filter(|open| now.is_none_or(|now| open.generation < *now));
             earlier.for_each(|open| open.link.cut());
         }
     }
 
     /// The members with a link.
     pub fn members(&self) -> Vec<Uuid> {
-        self.open().iter().filter(|(_, links)| links.iter().any(|open| !open.link.is_over())).map(|(member, _)| *member).collect()
+        self.state().open.iter().filter(|(_, links)| links.iter().any(|open| !open.link.is_over())).map(|(member, _)| *member).collect()
     }
 
     /// Whether the agent of a member is connected.
@@ -121,11 +141,11 @@ impl OpenLinks {
     }
 
     fn newest(&self, member: Uuid) -> Option<Link> {
-        self.open().get(&member)?.iter().rev().find(|open| !open.link.is_over()).map(|open| open.link.clone())
+        self.state().open.get(&member)?.iter().rev().find(|open| !open.link.is_over()).map(|open| open.link.clone())
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Uuid, Vec<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,5 +171,29 @@ impl OwnLinks {
 impl Links for OwnLinks {
     fn dial<'a>(&'a self, member: &'a MemberKey) -> Dialled<'a> {
         Box::pin(async move { Ok(Box::new(self.stream(member).await?) as Box<dyn Stream>) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_store::now;
+    use hyper_util::rt::TokioIo;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn end_cuts_the_links_that_are_open_and_those_that_begin_later() {
+        let links = OpenLinks::default();
+        let (near, _far) = tokio::io::duplex(4096);
+        let (later, _far_too) = tokio::io::duplex(4096);
+        let health = || LinkHealth { since: now(), until: now(), version: None };
+        let member = Uuid::now_v7();
+        let open = Link::start(TokioIo::new(near)).await.unwrap();
+        assert!(links.add(member, 1, open.clone(), health()));
+        assert!(links.has(member) && !open.is_over());
+        links.end();
+        let late = Link::start(TokioIo::new(later)).await.unwrap();
+        assert!(!links.add(member, 1, late.clone(), health()));
+        assert!(open.is_over() && late.is_over() && !links.has(member));
     }
 }

@@ -72,7 +72,9 @@ async fn carry(app: App, joined: Joined, version: Option<String>, connection: hy
         Err(error) => return tracing::debug!(%error, "a link could not begin"),
     };
     let expires = jiff::Timestamp::try_from(until).map_or_else(|_| now(), Timestamp::from);
-    app.links.add(member, generation, link.clone(), LinkHealth { since: now(), until: expires, version });
+    if !app.links.add(member, generation, link.clone(), LinkHealth { since: now(), until: expires, version }) {
+        return;
+    }
     tracing::info!(cluster.id = %member, "the agent of a cluster is connected");
     // It may have been revoked between its acceptance and now.
     if let Err(error) = app.end_earlier_links(&[member]).await {

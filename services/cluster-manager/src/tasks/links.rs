@@ -1,6 +1,5 @@
 //! The listener for agents of clusters that Drover cannot reach, and the check that its connections are still accepted.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,12 +22,12 @@ const LOOK: Duration = Duration::from_secs(60);
 /// Connections of one address that are not links yet: many clusters may be behind one NAT.
 const PER_ADDRESS: usize = 1024;
 
-/// Breaks all links when the listener ends: agents are to look for the next process.
+/// Ends all links with the listener.
 struct Ending(OpenLinks);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.keep(&self.0.members(), &HashMap::new());
+        self.0.end();
     }
 }
 
