@@ -64,6 +64,9 @@ pub struct Ctx<W: Workflow> {
     pub id: Uuid,
     /// Sent with each write to another service. An engine that takes the workflow over gets a higher fence, and services refuse lower ones.
     pub fence: i64,
+    /// A fence that was drawn together with the start of this step: higher than all that were drawn before. None in an undo; may be none in
+    /// a step that continues after a pause or a crash.
+    pub drawn: Option<i64>,
     /// Starts at 1 and grows with each [`crate::Outcome::Repeat`]. In an undo: the round of the step that is undone.
     pub round: i32,
     pub input: W::Input,

@@ -43,6 +43,9 @@ pub(crate) struct StepRow {
     pub round: i32,
     pub output: Option<Value>,
     pub started_at: Timestamp,
+    /// Where the step is begun: a new fence, see [`crate::Ctx::drawn`].
+    #[sqlx(default)]
+    pub drawn: Option<i64>,
 }
 
 /// A claimed workflow, and its current step if that was started before.
@@ -55,7 +58,8 @@ impl FromRow<'_, sqlx::postgres::PgRow> for Claimed {
     fn from_row(row: &sqlx::postgres::PgRow) -> sqlx::Result<Self> {
         let step = |seq| {
             let (name, round) = (row.try_get("name")?, row.try_get("started_round")?);
-            Ok::<_, sqlx::Error>(StepRow { seq, name, round, output: row.try_get("output")?, started_at: row.try_get("started_at")? })
+            let (output, started_at) = (row.try_get("output")?, row.try_get("started_at")?);
+            Ok::<_, sqlx::Error>(StepRow { seq, name, round, output, started_at, drawn: None })
         };
         let started = row.try_get::<Option<i32>, _>("started_seq")?.map(step).transpose()?;
         Ok(Self { row: WorkflowRow::from_row(row)?, started })
@@ -108,7 +112,7 @@ impl NewWorkflow {
 /// Why a journal write was not made.
 #[derive(Debug)]
 pub(crate) enum JournalError {
-    /// Another engine has taken the workflow over: the fence is no longer the row's.
+    /// Another engine has taken the workflow over: the fence is no longer the row's. Or Postgres crashed and has lost the end of a step.
     Fenced,
     /// A failpoint stops this driver as a SIGKILL would.
     Halted,
@@ -261,16 +265,17 @@ impl Guard {
 }
 
 /// Inserts the journal row of a step unless it exists or a cancel was requested. It is one statement, so that it needs no transaction
-/// where nothing else is written. It returns one row, or none when another engine has the workflow.
+/// where nothing else is written. It returns one row, or none when another engine has the workflow, or when Postgres has lost the end of
+/// the step before (see [`advance`]).
 const BEGIN: &str = "with w as (
-    select id, cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update
+    select id, cancel_requested from workflow where id = $1 and fence = $2 and seq = $3 - 1 and ended_at is null for update
 ), s as (
     insert into workflow_step (workflow_id, seq, name, round, status, atomic)
     select id, $3, $4, $5, 'started', $6 from w where $7 or not cancel_requested
     on conflict (workflow_id, seq) do nothing
     returning seq, name, round, output, started_at
 )
-select w.cancel_requested, t.seq, t.name, t.round, t.output, t.started_at
+select w.cancel_requested, nextval('workflow_fence') as drawn, t.seq, t.name, t.round, t.output, t.started_at
 from w left join (
     select * from s
     union all select seq, name, round, output, started_at from workflow_step where workflow_id = $1 and seq = $3
@@ -317,7 +322,7 @@ async fn insert_step(
 }
 
 /// Sets a step to `done` and the workflow to the next step. It is one statement, so that it needs no transaction where nothing else is
-/// written.
+/// written. `$13`: its commit does not wait for the disk.
 const ADVANCE: &str = "with w as (
     update workflow set state = $3, status = $4, step = $5, seq = $6, round = $7, past_pivot = $8, message = $9, failure = $10,
         revision = revision + 1, updated_at = clock_timestamp(), ended_at = case when $11 then clock_timestamp() end,
@@ -330,10 +335,19 @@ const ADVANCE: &str = "with w as (
 ), parent as (
     update workflow p set woken = true, run_at = least(p.run_at, now()) from w where $11 and p.id = w.parent_id and p.ended_at is null
 )
-select cancel_requested from w";
+select cancel_requested, case when $13 then set_config('synchronous_commit', 'off', true) end from w";
 
 /// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says. Returns whether a cancel was requested.
-pub(crate) async fn advance(connection: &mut PgConnection, row: &WorkflowRow, output: &Value) -> Result<bool, JournalError> {
+///
+/// `may_be_lost`: the commit does not wait for the disk. A crash of Postgres at that moment loses the end of the step, and the step is done
+/// again, as after a crash of its engine before the end was journaled. The next [`BEGIN`] waits for the disk, also for what was written
+/// before it. An engine that survives such a crash learns of it there, because the row then has the number of an earlier step.
+pub(crate) async fn advance(
+    connection: &mut PgConnection,
+    row: &WorkflowRow,
+    output: &Value,
+    may_be_lost: bool,
+) -> Result<bool, JournalError> {
     let cancel_requested: Option<bool> = sqlx::query_scalar(ADVANCE)
         .bind(row.id)
         .bind(row.fence)
@@ -347,6 +361,7 @@ pub(crate) async fn advance(connection: &mut PgConnection, row: &WorkflowRow, ou
         .bind(row.failure.as_ref().map(sqlx::types::Json))
         .bind(ended(&row.status))
         .bind(output)
+        .bind(may_be_lost)
         .fetch_optional(connection)
         .await?;
     cancel_requested.ok_or(JournalError::Fenced)

@@ -19,6 +19,7 @@ use crate::{Child, ChildOutcome, Ctx, Outcome, StepError, Workflow};
 pub(crate) struct StepCall {
     pub id: Uuid,
     pub fence: i64,
+    pub drawn: Option<i64>,
     pub round: i32,
     pub input: Value,
     pub state: Value,
@@ -94,6 +95,7 @@ impl<W: Workflow> TypedRunner<W> {
         Ok(Ctx {
             id: call.id,
             fence: call.fence,
+            drawn: call.drawn,
             round: call.round,
             input: serde_json::from_value(call.input)?,
             state,

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use drover_api::bindings::{BindingStatus, Phase};
 use drover_api::scheduling::Interner;
 use drover_store::{Store, Timestamp, Tx};
-use drover_workflow::StepError;
+use drover_workflow::{Ctx, StepError, Workflow};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -32,7 +32,34 @@ pub struct Environment {
     pub wakes: Wakes,
 }
 
+/// What the engine has given to a step for its first write to another service.
+#[derive(Debug)]
+pub struct Lease {
+    workflow: Uuid,
+    fence: i64,
+    drawn: Option<i64>,
+}
+
+impl Lease {
+    /// Takes it from the step, whose later writes draw a fence of their own.
+    pub fn of<W: Workflow>(ctx: &mut Ctx<W>) -> Self {
+        Self { workflow: ctx.id, fence: ctx.fence, drawn: ctx.drawn.take() }
+    }
+}
+
 impl Environment {
+    /// The fence for the first write of a step: the one that was drawn with its start, or else a new one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::fence`].
+    pub async fn first_fence(&self, lease: Lease) -> Result<i64, StepError> {
+        match lease.drawn {
+            Some(drawn) => Ok(drawn),
+            None => self.fence(lease.workflow, lease.fence).await,
+        }
+    }
+
     /// Draws a new fence for writes of the engine that runs `workflow` with `fence`: higher than the fence of every write so far.
     ///
     /// The engine's own fence is not enough: a parent that continues after its child, or an undo after a write that is still in

@@ -58,7 +58,7 @@ impl Job {
     fn passes(kind: &str, step: &str) -> Self {
         match (kind, step) {
             ("instantiate" | "relocate", _) => Self::MakeRoom,
-            ("update", "make_room") => Self::Grow,
+            ("update", "overflow_added" | "make_room") => Self::Grow,
             ("update", "plan_surge" | "make_surge_room") => Self::Surge,
             ("update", "replan_added") => Self::Detour,
             ("update", _) => Self::Update,

@@ -139,7 +139,9 @@ impl Inner {
         match outcome {
             Ok(()) => {}
             Err(JournalError::Fenced) => {
-                tracing::info!(workflow.id = %id, fence, "lease lost: another engine has taken this workflow over")
+                tracing::info!(workflow.id = %id, fence, "lease lost: another engine has taken this workflow over, or Postgres has lost the end of a step");
+                // Does nothing in the first case. In the second the workflow is still this engine's, and is continued from its row.
+                self.give_back(id, fence, Duration::ZERO).await;
             }
             // A test wants the same as after a SIGKILL: the claim stays.
             Err(JournalError::Halted) => {}

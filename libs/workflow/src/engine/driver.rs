@@ -233,6 +233,7 @@ impl Driver {
         StepCall {
             id: self.row.id,
             fence: self.row.fence,
+            drawn: step.drawn,
             round: step.round,
             input: self.row.input.clone(),
             state: self.row.state.clone(),

@@ -105,11 +105,15 @@ impl Driver {
     async fn advance(&mut self, writes: Option<Guard>, output: &Value) -> Result<AfterStep, JournalError> {
         self.row.cancel_requested = match writes {
             Some(mut guard) => {
-                let cancel_requested = journal::advance(&mut guard.tx, &self.row, output).await?;
+                let cancel_requested = journal::advance(&mut guard.tx, &self.row, output, false).await?;
                 guard.commit().await?;
                 cancel_requested
             }
-            None => journal::advance(&mut *self.engine.store.acquire().await?, &self.row, output).await?,
+            None => {
+                // The result of a workflow that somebody has read must not change: its end waits for the disk.
+                let may_be_lost = self.row.status == "running";
+                journal::advance(&mut *self.engine.store.acquire().await?, &self.row, output, may_be_lost).await?
+            }
         };
         Ok(self.announce())
     }

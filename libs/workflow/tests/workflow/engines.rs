@@ -52,6 +52,34 @@ async fn engine_paused_past_its_lease_cannot_write() {
     b.stop().await;
 }
 
+/// The commit of a step's end does not wait for the disk, so a crash of Postgres can lose it while the engine that wrote it runs on.
+#[tokio::test(flavor = "multi_thread")]
+async fn step_whose_end_postgres_has_lost_is_done_again() {
+    let (_ground, fixture) = Moving::alone().await;
+    let failpoints = Failpoints::default();
+    failpoints.set("move/ready/do/before", Action::Pause);
+    let engine = fixture.engine("a", &failpoints).await;
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
+    eventually(SECONDS, async || failpoints.is_paused("move/ready/do/before").then_some(())).await;
+
+    // What the row and the journal are without the end of `copy`.
+    let mut tx = fixture.store.begin().await.unwrap();
+    for lost in [
+        "update workflow set seq = seq - 1, step = 'copy', state = 'null', revision = revision - 1 where id = $1 and step = 'ready'",
+        "update workflow_step set status = 'started', output = null, finished_at = null where workflow_id = $1 and name = 'copy' and status = 'done'",
+    ] {
+        assert_eq!(sqlx::query(lost).bind(id).execute(&mut *tx).await.unwrap().rows_affected(), 1);
+    }
+    tx.commit().await.unwrap();
+    failpoints.record();
+    failpoints.clear("move/ready/do/before");
+
+    fixture.outside(&engine).await;
+    fixture.check_done(&ended(&engine, id).await).await.unwrap();
+    assert!(failpoints.recorded().contains(&"move/copy/do/after_effect".to_owned()), "the step was not done again");
+    engine.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_takes_its_workflows_back_before_the_lease_ends() {
     let (_ground, fixture) = Moving::alone().await;

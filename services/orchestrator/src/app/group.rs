@@ -15,8 +15,8 @@ use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::project::ProjectSpec;
 use crate::resources::{
-    APP, APP_INTENT, CALL_GRAPH, CLUSTER_REFERENCE, COMPOSITE_APP, DEPENDENCY, DIG, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD,
-    PROJECT, ROUTE,
+    APP, APP_INTENT, CALL_GRAPH, CLUSTER_REFERENCE, COMPOSITE_APP, CONTROLLER, DEPENDENCY, DIG, GENERIC_PLACEMENT_INTENT, GROUP_INTENT,
+    LOGICAL_CLOUD, PROJECT, ROUTE,
 };
 
 /// A group and the documents above it.
@@ -32,7 +32,7 @@ pub struct Group {
 
 impl Group {
     /// What placement reads of the documents around the group: apps, dependencies and call graphs of its composite app, its own intents
-    /// and routes, and its logical cloud with the cluster references. Read when it is asked for the first time.
+    /// and routes, its logical cloud with the cluster references, and all controllers. Read when it is asked for the first time.
     ///
     /// # Errors
     /// The query failed.
@@ -41,7 +41,8 @@ impl Group {
         let of_app = [&APP, &DEPENDENCY, &CALL_GRAPH].map(|kind| (kind, app));
         let of_group = [&GROUP_INTENT, &GENERIC_PLACEMENT_INTENT, &APP_INTENT, &ROUTE, &TRAFFIC_GROUP_INTENT].map(|kind| (kind, group));
         let of_cloud = [&LOGICAL_CLOUD, &CLUSTER_REFERENCE].map(|kind| (kind, &*cloud));
-        let wanted = [&of_app[..], &of_group, &of_cloud].concat();
+        let controllers = format!("/v2/{}", CONTROLLER.segment);
+        let wanted = [&of_app[..], &of_group, &of_cloud, &[(&CONTROLLER, &*controllers)]].concat();
         Ok(self.below.get_or_try_init(|| Below::read(tx, &wanted)).await?)
     }
 

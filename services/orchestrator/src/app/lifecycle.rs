@@ -47,38 +47,34 @@ impl App {
             None => Vec::new(),
         };
         let mut tx = self.store.begin().await?;
-        let mut group = group::at(&mut tx, path).await?;
+        let mut held = Held::take(&mut tx, path).await?;
         let mut advice = GroupAdvice::default();
-        if !controllers::named(&mut tx, &group, ControllerKind::Placement).await?.is_empty() {
+        if !controllers::named(&mut tx, &held.group, ControllerKind::Placement).await?.is_empty() {
             // Controllers are other services, which are asked without a connection.
             tx.rollback().await?;
             advice = self.advice(path, false).await?;
             tx = self.store.begin().await?;
-            group = group::at(&mut tx, path).await?;
+            held = Held::take(&mut tx, path).await?;
         }
-        let id = self.instantiate_in(&mut tx, &group, &Placing { by, changed, advice, plan: None }).await?;
+        let id = self.instantiate_in(&mut tx, &held, &Placing { by, changed, advice, plan: None }).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(id)
     }
 
-    /// As [`App::instantiate`], in a transaction.
-    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, group: &Group, placing: &Placing<'_>) -> Result<Uuid, Error> {
-        let id = Uuid::now_v7();
-        let before = deployment::load(&mut *tx, group.dig.id, true).await?;
-        hold::take(&mut *tx, id, &[group.dig.id]).await??;
-        // What is around it may have changed before the hold was taken.
-        let group = &group.renewed();
+    /// As [`App::instantiate`], in the transaction in which the group's hold was taken.
+    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, held: &Held, placing: &Placing<'_>) -> Result<Uuid, Error> {
+        let Held { operation: id, state, ref group } = *held;
         let cloud = terms::cloud(&mut *tx, group).await?;
-        let apps = match before.state {
+        let apps = match state {
             DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped => {
                 self.deliveries(&mut *tx, group, &cloud, &placing.advice).await?
             }
-            state => return Err(Error::WrongState { verb: "instantiate", state, allowed: INSTANTIABLE }),
+            _ => return Err(Error::WrongState { verb: "instantiate", state, allowed: INSTANTIABLE }),
         };
         logical_cloud::require(&mut *tx, &cloud.document, &cloud.members).await?;
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
-            return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), before.state)));
+            return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), state)));
         }
         let (revision, acted) = deployment::begin_revision(&mut *tx, group.dig.id).await?;
         let revised: Vec<RevisionApp> = apps.iter().map(revision_app).collect();
@@ -243,6 +239,33 @@ impl App {
                 request,
             })
             .collect())
+    }
+}
+
+/// A group that is to be instantiated by an operation, which has taken its hold.
+pub(super) struct Held {
+    operation: Uuid,
+    /// The group's state before.
+    state: DeploymentState,
+    group: Group,
+}
+
+impl Held {
+    /// Takes the hold of the group at this path for a new operation. What is around the group is read afterwards.
+    ///
+    /// # Errors
+    /// The group does not exist or is being changed by another operation, or a query failed.
+    pub async fn take(tx: &mut PgConnection, path: &GroupPath) -> Result<Self, Error> {
+        let group = group::at(&mut *tx, path).await?;
+        Self::of(tx, group).await
+    }
+
+    /// As [`Held::take`], of this group.
+    pub async fn of(tx: &mut PgConnection, group: Group) -> Result<Self, Error> {
+        let operation = Uuid::now_v7();
+        let state = deployment::load(&mut *tx, group.dig.id, true).await?.state;
+        hold::take(tx, operation, &[group.dig.id]).await??;
+        Ok(Self { operation, state, group: group.renewed() })
     }
 }
 

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::controllers::GroupAdvice;
-use super::lifecycle::Placing;
+use super::lifecycle::{Held, Placing};
 use super::preview::Preview;
 use super::{App, Error, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
@@ -60,8 +60,10 @@ impl App {
             return Err(Error::Busy { holder });
         }
         let placing = Placing { by, changed: Vec::new(), advice, plan: None };
-        let operation = self.instantiate_in(&mut *tx, &to, &placing).await?;
-        if !group_migration::put(&mut *tx, from.dig.id, to.dig.id, operation).await? {
+        let target = to.dig.id;
+        let held = Held::of(&mut *tx, to).await?;
+        let operation = self.instantiate_in(&mut *tx, &held, &placing).await?;
+        if !group_migration::put(&mut *tx, from.dig.id, target, operation).await? {
             return Err(Error::NotNow(format!("{} is being replaced by another group already", from.subject())));
         }
         Ok(operation)

@@ -5,7 +5,7 @@ use drover_api::scheduling::{Move, Plan};
 use drover_service::{Problem, codes};
 use uuid::Uuid;
 
-use super::lifecycle::Placing;
+use super::lifecycle::{Held, Placing};
 use super::{App, Error, GroupPath, group};
 use crate::store::revision::Requester;
 use crate::workflows::{Relocate, relocate};
@@ -44,8 +44,9 @@ impl App {
                 let advice = self.advice(&GroupPath::of(dig), false).await?;
                 let mut tx = self.store.begin().await?;
                 let group = group::by_id(&mut tx, dig.id).await?;
+                let held = Held::of(&mut tx, group).await?;
                 let placing = Placing { by, changed: Vec::new(), advice, plan: Some(id) };
-                let operation = self.instantiate_in(&mut tx, &group, &placing).await?;
+                let operation = self.instantiate_in(&mut tx, &held, &placing).await?;
                 tx.commit().await.map_err(Error::from)?;
                 self.engine.nudge();
                 Ok(operation)

@@ -20,14 +20,10 @@ pub async fn take(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> Store
     let mut digs = digs.to_vec();
     digs.sort_unstable();
     digs.dedup();
-    sqlx::query(
-        "delete from hold using workflow where hold.dig_id = any($1) and workflow.id = hold.workflow_id and workflow.ended_at is not null",
-    )
-    .bind(&digs)
-    .execute(&mut *tx)
-    .await?;
     let taken = sqlx::query(
-        "insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig on conflict (dig_id) do nothing",
+        "insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig
+         on conflict (dig_id) do update set workflow_id = excluded.workflow_id, taken_at = excluded.taken_at
+            where exists (select from workflow where id = hold.workflow_id and ended_at is not null)",
     )
     .bind(&digs)
     .bind(workflow)
@@ -70,7 +66,11 @@ pub async fn drop_some(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> 
 /// # Errors
 /// The query failed.
 pub async fn drop_all(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<()> {
-    sqlx::query("delete from hold where workflow_id = $1").bind(workflow).execute(tx).await?;
+    // In the order in which `take` locks them: otherwise the two could deadlock.
+    sqlx::query("delete from hold where dig_id in (select dig_id from hold where workflow_id = $1 order by dig_id for update)")
+        .bind(workflow)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 

@@ -15,15 +15,12 @@ use uuid::Uuid;
 use super::readiness::{self, Readiness, Sent};
 use super::{After, now};
 use crate::config::Deadlines;
-use crate::environment::{Environment, binding_key};
+use crate::environment::{Environment, Lease, binding_key};
 use crate::peers::PeerError;
 use crate::render::sent_digest;
 use crate::store::binding::Binding;
 use crate::store::bundle;
 use crate::store::grants::{self, Rights};
-
-/// The workflow that sends, and the fence with which its engine runs it.
-pub type Lease = (Uuid, i64);
 
 /// Bindings that are sent with one request.
 pub const TOGETHER: usize = 100;
@@ -180,8 +177,8 @@ impl ApplyProgress {
     }
 
     /// Sends these bindings, those with the same bundle together. After an error none counts as sent: it is sent again.
-    async fn send_all(&mut self, environment: &Environment, (workflow, fence): Lease, due: &[&Binding]) -> Result<(), StepError> {
-        let fence = environment.fence(workflow, fence).await?;
+    async fn send_all(&mut self, environment: &Environment, lease: Lease, due: &[&Binding]) -> Result<(), StepError> {
+        let fence = environment.first_fence(lease).await?;
         let mut rights = BTreeMap::new();
         for binding in due {
             if let Entry::Vacant(unknown) = rights.entry(binding.dig.id) {

@@ -101,7 +101,12 @@ impl Workflow for Grow {
                     .when(|order: &Order, state: &GrowState| state.search.is_open(&order.additional)),
             )
             // There is no less preferred member for them; this fails with the reasons.
-            .step(Step::remote("overflow", room::overflow).at(PLACEMENT).undo(room::release_overflow))
+            .step(
+                Step::remote("overflow", room::overflow)
+                    .at(PLACEMENT)
+                    .when(|order: &Order, state: &GrowState| state.search.is_open(&order.additional))
+                    .undo(room::release_overflow),
+            )
             // Apps that were moved stay where they are even if this workflow is undone.
             .step(
                 Step::children("make_room", room::make_room, room::room_made)

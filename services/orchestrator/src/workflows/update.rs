@@ -18,7 +18,7 @@ use super::remove::{self, Removal, RemovesCopies};
 use super::room::{self, REPLANS, Search, SearchState, SeeksRoom, targets};
 use super::surge::{self, Surge};
 use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, wait_for_capacity};
-use crate::environment::Environment;
+use crate::environment::{Environment, Lease};
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
@@ -160,7 +160,12 @@ impl Workflow for Update {
                     .at(MIGRATION)
                     .when(|order: &Order, state: &UpdateState| state.search.is_open(&order.added)),
             )
-            .step(Step::remote("overflow_added", room::overflow).at(PLACEMENT).undo(room::release_overflow))
+            .step(
+                Step::remote("overflow_added", room::overflow)
+                    .at(PLACEMENT)
+                    .when(|order: &Order, state: &UpdateState| state.search.is_open(&order.added))
+                    .undo(room::release_overflow),
+            )
             // Apps that were moved stay where they are even if this workflow is undone.
             .step(
                 Step::children("make_room", room::make_room, room::room_made)
@@ -231,12 +236,8 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     bindings.extend(added.iter().cloned());
     let (environment, after) = (ctx.environment.clone(), ctx.input.after.clone());
     ctx.state.progress.rollback = ctx.input.rollback;
-    match ctx
-        .state
-        .progress
-        .advance(&environment, (ctx.id, ctx.fence), &bindings, &after, environment.deadlines.with_full_ready_timeout())
-        .await?
-    {
+    let lease = Lease::of(ctx);
+    match ctx.state.progress.advance(&environment, lease, &bindings, &after, environment.deadlines.with_full_ready_timeout()).await? {
         Applied::All => Ok(Outcome::next()),
         Applied::Waiting { keys, until, note } => {
             ctx.progress(note);
@@ -277,12 +278,8 @@ async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("applying the old revision again");
     let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
     let environment = ctx.environment.clone();
-    match ctx
-        .state
-        .back
-        .advance(&environment, (ctx.id, ctx.fence), &bindings, &BTreeMap::new(), environment.deadlines.with_full_ready_timeout())
-        .await?
-    {
+    let lease = Lease::of(ctx);
+    match ctx.state.back.advance(&environment, lease, &bindings, &BTreeMap::new(), environment.deadlines.with_full_ready_timeout()).await? {
         Applied::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
         // The old revision is desired now; resource-synchronizer keeps applying it.
         Applied::All | Applied::Failed { .. } | Applied::Unschedulable { .. } => Ok(Outcome::next()),

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use drover_api::scheduling::MemberKey;
-use drover_resources::TypedDocument;
 use drover_service::peer;
 use reqwest::{Url, header};
 use serde::Deserialize;
@@ -71,21 +70,18 @@ pub struct Controller {
 /// # Errors
 /// A query failed.
 pub async fn named(tx: &mut PgConnection, group: &Group, kind: ControllerKind) -> Result<Vec<Controller>, Error> {
+    let below = group.below(tx).await?;
     let mut intents = BTreeMap::new();
-    for set in group.below(&mut *tx).await?.children::<GroupIntentSpec>(&GROUP_INTENT, group.document.id)? {
+    for set in below.children::<GroupIntentSpec>(&GROUP_INTENT, group.document.id)? {
         for (name, intent) in set.spec.intent {
             intents.entry(format!("/v2/{}/{name}", CONTROLLER.segment)).or_insert((name, intent));
         }
     }
     let mut found: Vec<Controller> = Vec::new();
-    if intents.is_empty() {
-        return Ok(found);
-    }
-    let paths: Vec<&str> = intents.keys().map(String::as_str).collect();
-    for document in drover_resources::at_paths(&mut *tx, &[&CONTROLLER], &paths).await? {
-        let document: TypedDocument<ControllerSpec> = drover_resources::typed(document)?;
+    for (path, (name, intent)) in intents {
+        let Some(document) = below.at::<ControllerSpec>(&CONTROLLER, &path)? else { continue };
         let ControllerSpec { priority, hook, kind: of, .. } = document.spec;
-        if let (Some((name, intent)), Some(hook)) = (intents.remove(&*document.path), hook.filter(|_| of == kind.as_str())) {
+        if let Some(hook) = hook.filter(|_| of == kind.as_str()) {
             found.push(Controller { name, kind, intent, priority, hook });
         }
     }

@@ -90,7 +90,12 @@ impl Workflow for Instantiate {
                     .when(|order: &Order, state: &InstantiateState| state.search.is_open(&order.apps)),
             )
             // Apps with `whenFull: preferred` insist on the best provider until here, where there is no plan either.
-            .step(Step::remote("overflow", room::overflow).at(PLACEMENT).undo(room::release_overflow))
+            .step(
+                Step::remote("overflow", room::overflow)
+                    .at(PLACEMENT)
+                    .when(|order: &Order, state: &InstantiateState| state.search.is_open(&order.apps))
+                    .undo(room::release_overflow),
+            )
             // The moves are a workflow with a pivot of its own: apps that were moved stay where they are even if this workflow is
             // undone. It ends when the claims of the new apps are held.
             .step(

@@ -9,6 +9,7 @@ use super::super::remove::remove_targets;
 use super::super::room::{self, REPLANS, targets};
 use super::Instantiate;
 use crate::config::Deadlines;
+use crate::environment::Lease;
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
@@ -30,7 +31,8 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
         false if ctx.state.stays => deadlines.with_full_ready_timeout(),
         false => Deadlines { unreachable: deadlines.ready, ..deadlines },
     };
-    match ctx.state.progress.advance(&environment, (ctx.id, ctx.fence), &targets, &after, deadlines).await? {
+    let lease = Lease::of(ctx);
+    match ctx.state.progress.advance(&environment, lease, &targets, &after, deadlines).await? {
         Applied::All => {
             ctx.progress("ready");
             Ok(Outcome::next())

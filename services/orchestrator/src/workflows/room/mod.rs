@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{After, Delivery, now, readiness, release};
-use crate::environment::Environment;
+use crate::environment::{Environment, Lease};
 use crate::store::binding::{Binding, Role};
 
 pub(super) use decide::{decide, release_decision};
@@ -220,7 +220,8 @@ pub(super) fn targets<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Vec<Binding>, St
 
 /// Asks placement for a decision and its claims. The same name in the same round returns the decision that was made.
 async fn ask<W: SeeksRoom>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> Result<Decision, StepError> {
-    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    let lease = Lease::of(ctx);
+    let fence = ctx.environment.first_fence(lease).await?;
     let (operation, id) = (ctx.id, ctx.derived_id(name));
     let request = search(ctx).decision_request(operation, fence, overflow);
     Ok(ctx.environment.services.placement.decide(id, &request).await?)
