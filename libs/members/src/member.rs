@@ -3,6 +3,7 @@
 //! Each request has a time limit, so that a silent member delays only its own worker, by a few seconds.
 //! Invariant: an object is changed or deleted only if one GET just before showed that it belongs to this app (or, if apps may share
 //! it, that it is this installation's and belongs to no other app any more); deletion names uid and resource version, so that an object which was made or changed in between is not deleted.
+//! One that was never applied is created without a GET, by a request that fails if something exists under its name.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -225,6 +226,12 @@ impl Member {
         start: Option<i32>,
         sharers: Option<&[Uuid]>,
     ) -> Result<Applied, MemberError> {
+        if uid.is_none()
+            && start.is_none()
+            && let Some(applied) = self.apply_as_new(object).await?
+        {
+            return Ok(applied);
+        }
         let found = match self.check_ownership(&object.id, owner, uid, sharers).await? {
             Found::Shared(found) if found.deletion_timestamp.is_some() => {
                 return Err(MemberError::Conflict(Box::new(ObjectId::clone(&object.id))));
@@ -431,14 +438,28 @@ impl Member {
         self.send(&object.id, &object.value, FIELD_MANAGER, dry_run).await
     }
 
+    /// Applies an object if none exists under its name. The resource version makes the difference: an apply that names one changes an object of
+    /// this version only, and no object of an app has the version 1, because etcd's first write has the number 2. What is made gets a version
+    /// of its own. A POST would not do, because its fields would belong to another field manager than those of later applies.
+    ///
+    /// `None`: the API server refuses this, most often because something exists. Whether it also refuses the usual apply, and why, is not
+    /// known then: servers before Kubernetes 1.23 refuse each Service that names a version.
+    async fn apply_as_new(&self, object: &Object) -> Result<Option<Applied>, MemberError> {
+        let api = self.writing(&object.id).await?;
+        let mut value = object.value.clone();
+        value["metadata"]["resourceVersion"] = json!("1");
+        match send_apply(&api, &object.id.name, &value, FIELD_MANAGER, false).await {
+            Ok(metadata) => Ok(Some(answered(metadata))),
+            Err(RequestError::Api(..)) => Ok(None),
+            Err(error) => Err(self.refusal(error, &object.id)),
+        }
+    }
+
     async fn send(&self, id: &ObjectId, value: &Value, manager: &str, dry_run: bool) -> Result<Applied, MemberError> {
         let api = self.writing(id).await?;
-        let params = PatchParams { dry_run, force: true, field_manager: Some(manager.into()), field_validation: None };
-        let patch: Patch<&Value> = Patch::Apply(value);
-        // Only metadata is asked for, because only metadata is read.
-        let answer = within(api.patch_metadata(&id.name, &params, &patch)).await;
+        let answer = send_apply(&api, &id.name, value, manager, dry_run).await;
         let metadata = match answer.map_err(|error| self.refusal(error, id)) {
-            Ok(answer) => answer.metadata,
+            Ok(metadata) => metadata,
             Err(MemberError::Refused { id, .. } | MemberError::NotPermitted { id, .. })
                 if self.namespace_vanished(&id.namespace).await? =>
             {
@@ -451,6 +472,12 @@ impl Member {
         };
         Ok(answered(metadata))
     }
+}
+
+/// Sends a server-side apply by force. Only metadata is asked for, because only metadata is read.
+async fn send_apply(api: &Api<DynamicObject>, name: &str, value: &Value, manager: &str, dry_run: bool) -> Result<ObjectMeta, RequestError> {
+    let params = PatchParams { dry_run, force: true, field_manager: Some(manager.into()), field_validation: None };
+    Ok(within(api.patch_metadata(name, &params, &Patch::Apply(value))).await?.metadata)
 }
 
 /// What exists under the name of an object that is to be applied.

@@ -50,7 +50,7 @@ impl<'a, 's> CallPlacement<'a, 's> {
             let ask = Ask::held(&slot.request.demand);
             let known: Vec<&MemberRoom> =
                 slot.known().into_iter().filter(|room| room.sums().is_some() && nobody.may_fit(room, ask)).collect();
-            let ranked = equals(&known).flat_map(|equals| slot.rank(equals, &nobody).into_iter().take(MEMBERS_PER_PRIORITY));
+            let ranked = equals(&known).flat_map(|equals| slot.rank(equals, &nobody).take(MEMBERS_PER_PRIORITY));
             open.push(ranked.map(|(room, _)| put(room)).collect::<Vec<_>>());
         }
         let settled: Vec<(usize, usize)> = callers.settled.iter().map(|(service, room)| (*service, put(room))).collect();

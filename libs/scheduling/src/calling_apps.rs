@@ -1,6 +1,6 @@
 //! The call graph of a deployment intent group: the apps to be placed, the apps that already run, and how apps are grouped.
 //!
-//! Members appear here only as the locations of apps. Apps are assigned to members in `call_placement.rs` and `planning/choices.rs`.
+//! Members appear here only as the locations of apps. Apps are assigned to members in `call_placement.rs` and `planning/assignments.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,10 @@ impl<'a> CallingApps<'a> {
         slots: &[Slot<'a>],
         at: impl Fn(usize) -> Option<&'a MemberRoom>,
     ) -> Option<Self> {
-        let running: Vec<&Claim> = ledger.calling(dig.id).filter(|claim| !requested.contains(&claim.request.app.as_str())).collect();
+        let running: Vec<&Claim> = ledger
+            .claims_of_group(dig.id)
+            .filter(|c| c.request.terms.calls.is_some() && !requested.contains(&c.request.app.as_str()))
+            .collect();
         let said = slots.iter().map(|slot| slot.request).chain(running.iter().map(|claim| &*claim.request));
         let terms = said.clone().find_map(|request| request.terms.calls.as_ref())?;
         let mut apps = requested.to_vec();

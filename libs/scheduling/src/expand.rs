@@ -84,12 +84,16 @@ impl<'a> Group<'a> {
 
 /// Expands an intent into its groups, mandatory clusters first.
 pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Group<'a>> {
-    let cloud = Cloud::of(terms);
+    groups_in(ledger, terms, &Cloud::of(terms))
+}
+
+/// As [`groups`], where `cloud` is that of the terms.
+pub(crate) fn groups_in<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>) -> Vec<Group<'a>> {
     let mut mandatory: Vec<Group<'a>> = Vec::new();
     let mut alternatives: Vec<Group<'a>> = Vec::new();
     for element in &terms.intent.all_of {
         if element.any_of.is_empty() {
-            let whole = group(ledger, terms, &cloud, std::slice::from_ref(element));
+            let whole = group(ledger, terms, cloud, std::slice::from_ref(element));
             if whole.options.is_empty() && whole.missing.is_empty() {
                 mandatory.push(whole);
                 continue;
@@ -101,11 +105,11 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
                 mandatory.push(Group { options: Vec::new(), missing: vec![key], elements: Vec::new() });
             }
         } else {
-            alternatives.push(group(ledger, terms, &cloud, &element.any_of));
+            alternatives.push(group(ledger, terms, cloud, &element.any_of));
         }
     }
     if !terms.intent.any_of.is_empty() {
-        alternatives.push(group(ledger, terms, &cloud, &terms.intent.any_of));
+        alternatives.push(group(ledger, terms, cloud, &terms.intent.any_of));
     }
     // A cluster that is named twice gets one placement.
     let mut seen = HashSet::new();
@@ -128,21 +132,22 @@ pub(crate) fn means_every_cluster(element: &Element, room: &MemberRoom) -> bool 
     meant && (provider == MemberKey::EVERY || provider == room.key.provider())
 }
 
-/// The members that the terms allow.
-struct Cloud<'t> {
+/// The members that a logical cloud allows.
+pub(crate) struct Cloud<'t> {
     named: HashSet<&'t MemberKey>,
-    /// Keys that stand for several members.
-    open: Vec<&'t MemberKey>,
+    /// Providers of which every cluster is allowed; `*`: those of all.
+    providers: Vec<&'t str>,
 }
 
 impl<'t> Cloud<'t> {
-    fn of(terms: &'t PlacementTerms) -> Self {
+    pub fn of(terms: &'t PlacementTerms) -> Self {
         let (open, named): (Vec<_>, Vec<_>) = terms.logical_cloud.iter().partition(|key| key.cluster() == MemberKey::EVERY);
-        Self { named: named.into_iter().collect(), open }
+        Self { named: named.into_iter().collect(), providers: open.into_iter().map(MemberKey::provider).collect() }
     }
 
     fn has(&self, member: &MemberKey) -> bool {
-        self.named.contains(member) || self.open.iter().any(|key| key.includes(member))
+        let every = |provider: &&str| *provider == MemberKey::EVERY || *provider == member.provider();
+        self.providers.iter().any(every) || self.named.contains(member)
     }
 }
 
@@ -170,18 +175,23 @@ fn group<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>, elem
             labels.push((provider, wanted));
         }
     }
+    let named = !found.is_empty();
     if !labels.is_empty() || !providers.is_empty() {
         let is = |wanted: &str, room: &MemberRoom| wanted == MemberKey::EVERY || wanted == room.key.provider();
         let meant = |room: &&MemberRoom| {
             let Some(member) = &room.member else { return false };
-            providers.iter().any(|of| is(of, room)) || labels.iter().any(|(of, label)| is(of, room) && member.labels.contains(label))
+            providers.iter().any(|of| is(of, room)) || labels.iter().any(|(of, label)| member.labels.contains(label) && is(of, room))
         };
         found.extend(ledger.rooms().filter(meant));
     }
     missing.sort();
     missing.dedup();
-    found.sort_by(|a, b| a.priority().cmp(&b.priority()).then_with(|| a.key.cmp(&b.key)));
-    found.dedup_by(|a, b| a.key == b.key);
+    // Members that were found by label or provider come from the ledger, sorted by key and each once.
+    if named {
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.dedup_by(|a, b| std::ptr::eq(*a, *b));
+    }
+    found.sort_by_key(|room| room.priority());
     let standing = |room: &MemberRoom| {
         if !cloud.has(&room.key) {
             Standing::OutsideLogicalCloud

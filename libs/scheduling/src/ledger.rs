@@ -21,9 +21,9 @@ pub struct Ledger {
     pub seq: i64,
     rooms: BTreeMap<MemberKey, MemberRoom>,
     claims: HashMap<Uuid, Arc<Claim>>,
-    by_member: HashMap<MemberKey, BTreeSet<Uuid>>,
-    /// Claims of apps with known calls, by deployment intent group.
-    calling: HashMap<Uuid, BTreeSet<Uuid>>,
+    by_member: HashMap<MemberKey, BTreeMap<Uuid, Arc<Claim>>>,
+    /// Each claim with its deployment intent group, as (group, claim).
+    by_group: BTreeSet<(Uuid, Uuid)>,
     /// Shared logical clouds: they are the largest part of a request, and many apps have the same one.
     pub(crate) clouds: Interner<[MemberKey]>,
 }
@@ -95,8 +95,7 @@ impl Ledger {
     /// Sets the observed capacity of a member, with the age `capacity.age_ms`; `None` makes it unknown.
     pub fn set_capacity(&mut self, key: &MemberKey, capacity: Option<Arc<Capacity>>) {
         self.room_mut(key);
-        let ids = self.by_member.get(key);
-        let claims = ids.into_iter().flatten().filter_map(|id| self.claims.get(id));
+        let claims = self.by_member.get(key).into_iter().flat_map(BTreeMap::values);
         if let Some(room) = self.rooms.get_mut(key) {
             room.set_capacity(capacity, claims);
         }
@@ -145,33 +144,30 @@ impl Ledger {
 
     /// Claims on a member, sorted by id.
     pub fn claims_of(&self, member: &MemberKey) -> impl Iterator<Item = &Arc<Claim>> {
-        self.by_member.get(member).into_iter().flatten().filter_map(|id| self.claims.get(id))
+        self.by_member.get(member).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Claims of a deployment intent group whose apps have known calls, sorted by id.
-    pub(crate) fn calling(&self, dig: Uuid) -> impl Iterator<Item = &Claim> {
-        self.calling.get(&dig).into_iter().flatten().filter_map(|id| self.claims.get(id)).map(Arc::as_ref)
+    /// Claims of a deployment intent group, sorted by id.
+    pub(crate) fn claims_of_group(&self, dig: Uuid) -> impl Iterator<Item = &Claim> {
+        let group = self.by_group.range((dig, Uuid::nil())..=(dig, Uuid::max()));
+        group.filter_map(|(_, id)| self.claims.get(id)).map(Arc::as_ref)
     }
 
     /// Members that have claims, in no particular order.
     pub fn claimed(&self) -> impl Iterator<Item = &MemberKey> {
-        self.by_member.iter().filter(|(_, ids)| !ids.is_empty()).map(|(key, _)| key)
+        self.by_member.iter().filter(|(_, claims)| !claims.is_empty()).map(|(key, _)| key)
     }
 
     /// Writes a claim, or removes it (`None`), without any check, and returns the previous one. Also used to load the ledger and to follow
     /// the changes of another process.
     pub fn put_claim(&mut self, id: Uuid, claim: Option<Arc<Claim>>) -> Option<Arc<Claim>> {
         let old = self.claims.get(&id).cloned();
-        if let Some(old) = old.as_deref().filter(|old| old.request.terms.calls.is_some())
-            && let Some(ids) = self.calling.get_mut(&old.dig.id)
-        {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.calling.remove(&old.dig.id);
+        let group = |claim: &Option<Arc<Claim>>| claim.as_ref().map(|claim| claim.dig.id);
+        if group(&old) != group(&claim) {
+            if let Some(dig) = group(&old) {
+                self.by_group.remove(&(dig, id));
             }
-        }
-        if let Some(new) = claim.as_deref().filter(|new| new.request.terms.calls.is_some()) {
-            self.calling.entry(new.dig.id).or_default().insert(id);
+            self.by_group.extend(group(&claim).map(|dig| (dig, id)));
         }
         if let Some(old) = &old
             && claim.as_ref().is_none_or(|new| new.member != old.member)
@@ -179,8 +175,8 @@ impl Ledger {
             if let Some(room) = self.rooms.get_mut(&old.member) {
                 room.replace(Some(old), None);
             }
-            if let Some(ids) = self.by_member.get_mut(&old.member) {
-                ids.remove(&id);
+            if let Some(claims) = self.by_member.get_mut(&old.member) {
+                claims.remove(&id);
             }
         }
         // Whether the other claims certainly count as before. Most new claims of a burst find their member strained, and to count all claims
@@ -196,9 +192,7 @@ impl Ledger {
                     settled = old.is_none() && room.takes_unchanged(&new);
                     room.replace(same, Some(&new));
                 }
-                if same.is_none() {
-                    self.index(&new);
-                }
+                self.index(id, &new);
                 self.claims.insert(id, new);
             }
         }
@@ -215,18 +209,18 @@ impl Ledger {
     fn settle(&mut self, changed: &Claim) {
         let depends = |room: &&mut MemberRoom| room.is_strained() || room.is_growing() || copy_of(changed).is_some();
         if let Some(room) = self.rooms.get_mut(&changed.member).filter(depends) {
-            let ids = self.by_member.get(&changed.member);
-            room.recount(ids.into_iter().flatten().filter_map(|id| self.claims.get(id)));
+            room.recount(self.by_member.get(&changed.member).into_iter().flat_map(BTreeMap::values));
         }
     }
 
-    fn index(&mut self, claim: &Claim) {
+    fn index(&mut self, id: Uuid, claim: &Arc<Claim>) {
+        // Most members are known, and their keys need no copy.
         match self.by_member.get_mut(&claim.member) {
-            Some(ids) => {
-                ids.insert(claim.id);
+            Some(claims) => {
+                claims.insert(id, Arc::clone(claim));
             }
             None => {
-                self.by_member.insert(claim.member.clone(), BTreeSet::from([claim.id]));
+                self.by_member.insert(claim.member.clone(), BTreeMap::from([(id, Arc::clone(claim))]));
             }
         }
     }
@@ -242,5 +236,44 @@ impl Ledger {
         for (id, before) in undo.before.into_iter().rev() {
             self.put_claim(id, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClaimState, DigRef};
+
+    fn claim(id: u128, group: u128) -> Arc<Claim> {
+        Arc::new(Claim {
+            id: Uuid::from_u128(id),
+            dig: Arc::new(DigRef { id: Uuid::from_u128(group), ..DigRef::default() }),
+            request: Arc::default(),
+            member: MemberKey::new("x", "a"),
+            state: ClaimState::Held,
+            pods: Vec::new(),
+            surging: false,
+            fence: 1,
+            operation: Uuid::nil(),
+        })
+    }
+
+    #[test]
+    fn claims_are_found_by_their_group_after_every_change_and_its_undo() {
+        let mut ledger = Ledger::default();
+        let of = |ledger: &Ledger, group: u128| -> Vec<u128> {
+            ledger.claims_of_group(Uuid::from_u128(group)).map(|claim| claim.id.as_u128()).collect()
+        };
+        for (id, group) in [(3, 1), (1, 1), (2, 2), (u128::MAX, 1), (0, 2)] {
+            ledger.put_claim(Uuid::from_u128(id), Some(claim(id, group)));
+        }
+        assert_eq!((of(&ledger, 1), of(&ledger, 2), of(&ledger, 3)), (vec![1, 3, u128::MAX], vec![0, 2], vec![]));
+        let mut undo = Undo::default();
+        ledger.put(&mut undo, Uuid::from_u128(1), None);
+        ledger.put(&mut undo, Uuid::from_u128(3), Some(claim(3, 2)));
+        ledger.put(&mut undo, Uuid::from_u128(4), Some(claim(4, 1)));
+        assert_eq!((of(&ledger, 1), of(&ledger, 2)), (vec![4, u128::MAX], vec![0, 2, 3]));
+        ledger.undo(undo);
+        assert_eq!((of(&ledger, 1), of(&ledger, 2)), (vec![1, 3, u128::MAX], vec![0, 2]));
     }
 }

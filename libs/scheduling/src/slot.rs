@@ -41,8 +41,8 @@ impl<'a> Slot<'a> {
         self.counted().filter(|room| room.is_known()).collect()
     }
 
-    /// Sorts members of equal provider priority, the best first, with the dominant share that each would have.
-    pub fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
+    /// Members of equal provider priority, the best first, with the dominant share that each would have.
+    pub fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> impl Iterator<Item = (&'a MemberRoom, f64)> + use<'a> {
         rank_equals(equals, self.request, trial)
     }
 
@@ -59,20 +59,55 @@ pub(crate) fn equals<'r, 'a>(rooms: &'r [&'a MemberRoom]) -> impl Iterator<Item 
     rooms.chunk_by(|a, b| a.priority() == b.priority())
 }
 
-/// Sorts members of equal provider priority by the scores of controllers, then by their dominant share after placing, then by name.
-pub(crate) fn rank_equals<'a>(equals: &[&'a MemberRoom], request: &AppRequest, trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
-    let (demand, terms) = (&request.demand, &request.terms);
-    let mut ranked: Vec<(&MemberRoom, f64)> = equals.iter().map(|room| (*room, trial.share(room, &total_on(demand, room)))).collect();
-    ranked.sort_by(|(a, x), (b, y)| {
-        let score = match terms.advice.is_empty() {
-            true => Ordering::Equal,
-            false => terms.score(&b.key).cmp(&terms.score(&a.key)),
+/// Members of equal provider priority by the scores of controllers, then by their dominant share after placing, then by name.
+pub(crate) fn rank_equals<'a>(
+    equals: &[&'a MemberRoom],
+    request: &AppRequest,
+    trial: &Trial<'a>,
+) -> impl Iterator<Item = (&'a MemberRoom, f64)> + use<'a> {
+    let (demand, terms, packing) = (&request.demand, &request.terms, request.terms.packing);
+    let ranked = equals.iter().map(|room| (*room, trial.share(room, &total_on(demand, room)), terms.score(&room.key)));
+    let order = move |(a, share_a, score_a): &(&MemberRoom, f64, i64), (b, share_b, score_b): &(&MemberRoom, f64, i64)| {
+        let share = match packing {
+            Packing::Spread => share_a.total_cmp(share_b),
+            Packing::Tight => share_b.total_cmp(share_a),
         };
-        let share = match terms.packing {
-            Packing::Spread => x.total_cmp(y),
-            Packing::Tight => y.total_cmp(x),
-        };
-        score.then(share).then_with(|| a.key.cmp(&b.key))
+        score_b.cmp(score_a).then(share).then_with(|| a.key.cmp(&b.key))
+    };
+    sorted(ranked.collect(), order).map(|(room, share, _)| (room, share))
+}
+
+/// How many are sorted at first: as many as decisions look at (`LISTED` and `MEMBERS_PER_PRIORITY`).
+const FIRST: usize = 32;
+
+/// The items in this order, in which no two may be equal. Most callers need only the best few of hundreds, so the others are sorted when they
+/// are asked for.
+fn sorted<T>(mut items: Vec<T>, order: impl Fn(&T, &T) -> Ordering) -> impl Iterator<Item = T> {
+    if items.len() > FIRST {
+        items.select_nth_unstable_by(FIRST, &order);
+    }
+    let mut others = items.split_off(items.len().min(FIRST));
+    items.sort_unstable_by(&order);
+    let others = std::iter::once_with(move || {
+        others.sort_unstable_by(order);
+        others
     });
-    ranked
+    items.into_iter().chain(others.flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_come_in_their_order_however_many_are_asked_for() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for count in [0, 1, FIRST - 1, FIRST, FIRST + 1, 3 * FIRST] {
+            let mut items: Vec<usize> = (0..count).collect();
+            random.shuffle(&mut items);
+            for taken in 0..=count {
+                assert!(sorted(items.clone(), usize::cmp).take(taken).eq(0..taken), "{taken} of {count}");
+            }
+        }
+    }
 }

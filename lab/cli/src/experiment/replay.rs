@@ -119,7 +119,7 @@ fn case(members: u32, market: &Market, trace: &Trace, arms: &[DaysArm]) -> Resul
     let clock = || cpu() * 1e3;
     let run = |arm: &DaysArm| {
         let result = days(trace, market, &arm.policy, &clock, &|| bar.inc(1));
-        bar.suspend(|| eprintln!("{members} members, {}: {} arrivals in {:.0} s of CPU", arm.name, result.arrived, cpu()));
+        bar.suspend(|| eprintln!("{members} members, {}: {}, in {:.0} s of CPU", arm.name, told(&result), cpu()));
         result
     };
     let results: Vec<_> = std::thread::scope(|scope| {
@@ -129,6 +129,19 @@ fn case(members: u32, market: &Market, trace: &Trace, arms: &[DaysArm]) -> Resul
     bar.finish_and_clear();
     let results: Result<Vec<Days>> = results.into_iter().map(|result| result.map_err(|_| anyhow!("a policy ended with a panic"))).collect();
     Ok(Case { members, arms: arms.iter().cloned().zip(results?).collect() })
+}
+
+/// A policy's result in short: it is shown as soon as the policy has ended, since the others may need hours.
+fn told(days: &Days) -> String {
+    format!(
+        "{} of {} arrivals rejected, {} moves, {} killed, {:.3} for a core hour, {:.3} beside the least",
+        days.rejected,
+        days.arrived,
+        days.moves,
+        days.killed,
+        price(days),
+        days.cost / days.least
+    )
 }
 
 fn share(part: usize, of: usize) -> f64 {

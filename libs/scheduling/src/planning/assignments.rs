@@ -15,7 +15,7 @@ use crate::trial::{Tenant, Trial};
 use crate::work::Effort;
 use crate::{MemberKey, MemberRoom};
 
-/// Limit on the number of assignments that are examined.
+/// Limit on the number of combinations of members that are examined for several units.
 const ASSIGNMENTS: usize = 512;
 
 /// The preference of a member for an app; lower is better. Members of equal tier are compared by the moves that make room on them.
@@ -73,9 +73,9 @@ impl<'a> Assignment<'a> {
         self.tiers.iter().all(|tier| tier.0 == ROOM)
     }
 
-    /// Whether some app has no room on its member, so that others have to move.
-    pub fn needs_moves(&self) -> bool {
-        self.tiers.iter().any(|tier| tier.0 == FULL || tier.0 == LESS_FULL)
+    /// Whether the app of this slot has no room on its member, so that others have to move.
+    pub fn is_full(&self, slot: usize) -> bool {
+        matches!(self.tiers[slot].0, FULL | LESS_FULL)
     }
 
     /// Whether some app would use room at a provider that it does not insist on.
@@ -164,13 +164,13 @@ impl<'a> Assignments<'_, 'a> {
         common
     }
 
-    /// Combines the members of all units, at most about [`ASSIGNMENTS`] combinations of the best members of each unit.
+    /// Combines the members of all units: all members of one unit, or about [`ASSIGNMENTS`] combinations of the best of several.
     fn combine(&self, units: &[Vec<usize>], slots: &[Vec<Home<'a>>], effort: &mut Effort<'_>) -> Vec<Assignment<'a>> {
         let options: Vec<Vec<Homes<'_>>> = units.iter().map(|unit| Self::together(unit, slots)).collect();
         let open = options.iter().filter(|o| o.len() > 1).count() as u32;
         let widest = options.iter().map(Vec::len).max().unwrap_or(0);
         let mut each = widest.max(1);
-        while each > 1 && each.checked_pow(open).is_none_or(|all| all > ASSIGNMENTS) {
+        while open > 1 && each > 1 && each.checked_pow(open).is_none_or(|all| all > ASSIGNMENTS) {
             each -= 1;
         }
         effort.cut_short |= each < widest;

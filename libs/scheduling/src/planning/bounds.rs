@@ -1,11 +1,10 @@
 //! Bounds that rule out sets of victims without trying them: by the amounts that they free, and by those that they need elsewhere.
 
-use std::collections::BTreeMap;
-
+use super::destinations::Destinations;
 use super::movable::Movable;
-use crate::fit::Ask;
+use super::problem::RoomProblem;
 use crate::trial::total_on;
-use crate::{Amounts, MemberRoom};
+use crate::{Amounts, Claim, MemberRoom};
 
 /// From this position on all positions share one bound, which limits the memory.
 const EXACT: usize = 64;
@@ -21,16 +20,7 @@ struct Sums {
 impl Sums {
     /// With the largest sums, or (`largest` false) with the smallest.
     fn new(amounts: Vec<i64>, largest: bool) -> Self {
-        let extreme = |at: usize| {
-            let mut rest = amounts[at..].to_vec();
-            rest.sort_unstable_by(|a, b| if largest { b.cmp(a) } else { a.cmp(b) });
-            let sums = rest.iter().scan(0, |sum, amount| {
-                *sum += amount;
-                Some(*sum)
-            });
-            std::iter::once(0).chain(sums).collect::<Vec<i64>>()
-        };
-        let extreme = (0..=amounts.len().min(EXACT)).map(extreme).collect();
+        let extreme = (0..=amounts.len().min(EXACT)).map(|at| extreme_sums(amounts[at..].to_vec(), largest)).collect();
         Self { amounts, extreme }
     }
 
@@ -42,6 +32,16 @@ impl Sums {
     }
 }
 
+/// By number of these amounts, from none to all: their largest sum, or (`largest` false) the smallest.
+fn extreme_sums(mut amounts: Vec<i64>, largest: bool) -> Vec<i64> {
+    amounts.sort_unstable_by(|a, b| if largest { b.cmp(a) } else { a.cmp(b) });
+    let sums = amounts.iter().scan(0, |sum, amount| {
+        *sum += amount;
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
+}
+
 /// What a set of victims must free, and what it may need.
 pub(crate) struct Bounds {
     /// By member and resource: the amount that victims must free at least, and the amounts that candidates free.
@@ -51,21 +51,18 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds for the requests `asks` of the newcomer on `rooms`, as (member, request), with these candidates.
-    pub fn of<'a>(rooms: &[&'a MemberRoom], asks: &[(&'a MemberRoom, Ask<'a>)], candidates: &[&Movable<'a>]) -> Self {
+    /// The bounds for the newcomer of this problem, with these candidates.
+    pub fn of(problem: &RoomProblem<'_, '_>, candidates: &[&Movable<'_>]) -> Self {
         let mut frees = Vec::new();
-        for room in rooms {
-            let mut missing = Amounts::default();
-            asks.iter().filter(|(home, _)| home.key == room.key).for_each(|(_, ask)| missing.add(&total_on(ask.demand, room), 1));
-            missing.add(&free(room.free().later), -1);
+        for room in problem.members() {
+            let Shortage(missing) = Shortage::of(problem, room);
             let freed: Vec<Amounts> =
-                candidates.iter().map(|m| if m.room.key == room.key { freed(m) } else { Amounts::default() }).collect();
+                candidates.iter().map(|m| if m.room.key == room.key { freed(room, m.claim) } else { Amounts::default() }).collect();
             let short = missing.asked().map(|r| (missing.get(r), Sums::new(freed.iter().map(|f| f.get(r).max(0)).collect(), true)));
             frees.extend(short.collect::<Vec<_>>());
         }
-        let destinations: BTreeMap<_, &MemberRoom> = candidates.iter().flat_map(|m| &m.destinations).map(|to| (&to.key, *to)).collect();
         let mut room = Amounts::default();
-        destinations.values().for_each(|to| room.add(&free(to.free().now), 1));
+        Destinations::union(candidates.iter().map(|m| &m.destinations)).for_each(|to| room.add(&free(to.free().now), 1));
         let needed: Vec<Amounts> = candidates.iter().map(|m| needed(m)).collect();
         let all = needed.iter().fold(Amounts::default(), |sum, one| sum.max(one));
         let needs = all.asked().map(|r| (room.get(r), Sums::new(needed.iter().map(|n| n.get(r)).collect(), false)));
@@ -86,10 +83,47 @@ fn free(nodes: &[Amounts]) -> Amounts {
     sum
 }
 
-fn freed(m: &Movable<'_>) -> Amounts {
+/// What an app frees on its member when it leaves.
+pub(crate) fn freed(room: &MemberRoom, claim: &Claim) -> Amounts {
     let mut sum = Amounts::default();
-    m.room.usage(m.claim, |_, _, amounts, times| sum.add(amounts, times));
+    room.usage(claim, |_, _, amounts, times| sum.add(amounts, times));
     sum
+}
+
+/// What new apps need on a member beyond what is free there.
+pub(crate) struct Shortage(Amounts);
+
+impl Shortage {
+    /// That of the problem's newcomer on `room`.
+    pub fn of(problem: &RoomProblem<'_, '_>, room: &MemberRoom) -> Self {
+        let mut missing = Amounts::default();
+        problem.slots_on(room).for_each(|slot| missing.add(&total_on(&problem.slots[slot].request.demand, room), 1));
+        missing.add(&free(room.free().later), -1);
+        Self(missing)
+    }
+
+    /// Whether there is enough, perhaps not on one node.
+    pub fn is_none(&self) -> bool {
+        self.0.asked().next().is_none()
+    }
+
+    /// Whether these amounts are enough.
+    pub fn is_met_by(&self, freed: &Amounts) -> bool {
+        self.0.asked().all(|resource| freed.get(resource) >= self.0.get(resource))
+    }
+
+    /// A lower bound on the number of apps that must leave, of those that free these amounts; `None` if all of them are not enough.
+    pub fn fewest<'f>(&self, freed: impl Iterator<Item = &'f Amounts> + Clone) -> Option<usize> {
+        let fewest = |resource: &str| {
+            let sums = extreme_sums(freed.clone().map(|one| one.get(resource)).collect(), true);
+            sums.iter().position(|sum| *sum >= self.0.get(resource))
+        };
+        match self.0.asked().try_fold(0, |most, resource| Some(most.max(fewest(resource)?)))? {
+            // One that frees enough CPU and another that frees enough memory are two.
+            1 if !freed.clone().any(|one| self.is_met_by(one)) => Some(2),
+            fewest => Some(fewest),
+        }
+    }
 }
 
 /// What an app needs at any destination. Apps that may move have no pods per node.

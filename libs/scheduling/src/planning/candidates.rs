@@ -5,18 +5,13 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::context::PlanningContext;
-use super::copies::Copies;
+use super::destinations::{Expanded, destinations};
 use super::movable::Movable;
 use super::peers::CallPeers;
 use super::{parameters, rank};
-use crate::expand::{Group, Standing, groups};
-use crate::explanations::why_unknown;
-use crate::reachability::why_out_of_reach;
 use crate::storage::{self, BoundVolume, Storage};
 use crate::trial::Trial;
-use crate::{
-    Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms, pod_network,
-};
+use crate::{Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, pod_network};
 
 /// The apps on some members.
 #[derive(Default)]
@@ -44,7 +39,7 @@ pub(crate) fn find<'a>(
         for claim in context.ledger.claims_of(&room.key) {
             let word = context.movability.get(&(claim.dig.id, claim.request.app.as_str()));
             let priority = word.map_or(10, |w| w.priority);
-            match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, expanded, &mut awaited), Err) {
+            match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, room, expanded, &mut awaited), Err) {
                 Ok((destinations, copies)) => {
                     let mut candidate = Movable {
                         claim,
@@ -55,7 +50,7 @@ pub(crate) fn find<'a>(
                         best: None,
                         scores: Vec::new(),
                         total: None,
-                        peers: CallPeers::of(claim, context.siblings(claim)),
+                        peers: CallPeers::of(claim, &context.siblings(claim)),
                     };
                     candidate.best = candidate.best_in(&nothing);
                     candidate.scores = parameters::scores(context, &candidate);
@@ -129,12 +124,12 @@ fn exclusion(context: &PlanningContext<'_>, claim: &Claim, newcomer: Option<Uuid
 }
 
 /// Whether the names of an app's Services must follow it, because its owner has not said that others may lose them.
-fn must_keep_names(claim: &Claim) -> bool {
+pub(super) fn must_keep_names(claim: &Claim) -> bool {
     !claim.request.demand.services.is_empty() && claim.request.terms.allow_dependants.is_none()
 }
 
 /// Why an app with Services stays, if nobody has said anything about those who call it.
-fn nameless(claim: &Claim) -> String {
+pub(super) fn nameless(claim: &Claim) -> String {
     let services = claim.request.demand.services.join(", ");
     format!(
         "other pods may call its Service {services}, whose name follows it only within a pod network (a label of clusters); \
@@ -148,12 +143,15 @@ pub(super) fn network_of(room: &MemberRoom) -> Option<&str> {
 }
 
 /// The volumes that would move with the app, or why they cannot.
-fn volumes<'a>(context: &PlanningContext<'a>, claim: &Claim) -> Result<Vec<&'a BoundVolume>, String> {
-    let storage = context.ledger.room(&claim.member).and_then(storage_of);
-    storage::movable(&claim.request.demand.stateful, storage)
+pub(super) fn volumes<'a>(context: &PlanningContext<'a>, claim: &Claim) -> Result<Vec<&'a BoundVolume>, String> {
+    match claim.request.demand.stateful.as_slice() {
+        // Most apps: their member's room need not be looked up.
+        [] => Ok(Vec::new()),
+        stateful => storage::movable(stateful, context.ledger.room(&claim.member).and_then(storage_of)),
+    }
 }
 
-fn storage_of(room: &MemberRoom) -> Option<&Storage> {
+pub(super) fn storage_of(room: &MemberRoom) -> Option<&Storage> {
     room.capacity.as_ref()?.storage.as_deref()
 }
 
@@ -185,96 +183,4 @@ fn immovable(claim: &Claim) -> Option<Exclusion> {
             None
         }
     })
-}
-
-/// A cache of expanded intents, since many apps have the same one.
-#[derive(Default)]
-pub(crate) struct Expanded<'a> {
-    lately: Vec<(&'a PlacementTerms, Vec<Group<'a>>)>,
-}
-
-impl<'a> Expanded<'a> {
-    const KEPT: usize = 8;
-
-    fn groups(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &[Group<'a>] {
-        let same = |(kept, _): &(&PlacementTerms, _)| {
-            (&kept.intent, &kept.logical_cloud, &kept.advice, &kept.reached_by)
-                == (&terms.intent, &terms.logical_cloud, &terms.advice, &terms.reached_by)
-        };
-        let at = self.lately.iter().position(same).unwrap_or_else(|| {
-            self.lately.truncate(Self::KEPT - 1);
-            self.lately.insert(0, (terms, groups(context.ledger, terms)));
-            0
-        });
-        &self.lately[at].1
-    }
-}
-
-/// The destinations of `claim`, by provider priority: members of known capacity with which every group of its intent stays satisfied. Those
-/// whose capacity is expected soon are added to `awaited`.
-fn destinations<'a>(
-    context: &PlanningContext<'a>,
-    claim: &'a Claim,
-    expanded: &mut Expanded<'a>,
-    awaited: &mut BTreeSet<&'a MemberKey>,
-) -> Result<(Vec<&'a MemberRoom>, Copies<'a>), Exclusion> {
-    let groups = expanded.groups(context, &claim.request.terms);
-    let copies = Copies::of(claim, context.siblings(claim), groups);
-    let others = copies.members();
-    let mut open = groups.iter().filter(|g| others.is_empty() || !g.options.iter().any(|c| others.contains(&c.room.key)));
-    let mut allowed: Vec<&MemberRoom> = match open.next() {
-        Some(first) => first.allowed().collect(),
-        None => groups.iter().flat_map(Group::allowed).collect(),
-    };
-    for group in open {
-        allowed.retain(|room| group.options.iter().any(|c| c.room.key == room.key && c.standing == Standing::Allowed));
-    }
-    allowed.retain(|room| room.key != claim.member && !others.contains(&room.key));
-    if groups.len() > 1 {
-        allowed.sort_by(|a, b| a.priority().cmp(&b.priority()).then_with(|| a.key.cmp(&b.key)));
-        allowed.dedup_by(|a, b| a.key == b.key);
-    }
-    if allowed.is_empty() {
-        let mut options = groups.iter().flat_map(|group| &group.options);
-        if let Some(unreached) = options.find(|c| c.standing == Standing::OutOfReach && c.room.key != claim.member) {
-            let why = why_out_of_reach(&claim.request.terms, unreached.room);
-            return Err(no("out_of_reach", format!("its routes would lead nowhere on {}: {why}", unreached.room.key)));
-        }
-        let cordoned = groups.iter().flat_map(|group| &group.options).filter(|c| c.standing == Standing::Cordoned);
-        let cordoned: BTreeSet<&str> = cordoned.map(|c| c.room.key.0.as_str()).filter(|key| *key != claim.member.0).collect();
-        let except = match cordoned.is_empty() {
-            true => String::new(),
-            false => format!(" except {} (cordoned)", cordoned.into_iter().collect::<Vec<_>>().join(", ")),
-        };
-        return Err(no("no_other_member", format!("its placement intent and logical cloud allow no other cluster{except}")));
-    }
-    if must_keep_names(claim) {
-        let network = context.ledger.room(&claim.member).and_then(network_of);
-        allowed.retain(|room| network_of(room) == network);
-        if allowed.is_empty() {
-            return Err(no("dependants", nameless(claim)));
-        }
-    }
-    let volumes = volumes(context, claim).unwrap_or_default();
-    let (reached, out_of_reach): (Vec<_>, Vec<_>) =
-        allowed.into_iter().partition(|room| storage::out_of_reach(&volumes, storage_of(room)).is_none());
-    if reached.is_empty() {
-        let why = |room: &&MemberRoom| Some(format!("{}: {}", room.key, storage::out_of_reach(&volumes, storage_of(room))?));
-        let why: Vec<String> = out_of_reach.iter().filter_map(why).collect();
-        return Err(no("volume", format!("its volumes are not reached from where it could move: {}", why.join("; "))));
-    }
-    allowed = reached;
-    let refused: Vec<_> = context.refused(claim).filter(|refused| allowed.iter().any(|room| room.key == refused.member)).collect();
-    allowed.retain(|room| refused.iter().all(|refused| refused.member != room.key));
-    if allowed.is_empty() {
-        let refused: Vec<String> = refused.iter().map(|refused| format!("{}: {}", refused.member, refused.reason)).collect();
-        return Err(no("refused", format!("it recently did not become Ready where it could move: {}", refused.join("; "))));
-    }
-    awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
-    if allowed.iter().any(|room| room.is_known()) {
-        allowed.retain(|room| room.is_known());
-        return Ok((allowed, copies));
-    }
-    let unknown: Vec<String> = allowed.iter().take(3).map(|r| format!("{}: {}", r.key, why_unknown(r))).collect();
-    Err(no("no_destination", format!("the capacity of its possible destinations is unknown: {}", unknown.join("; "))))
 }

@@ -20,8 +20,6 @@ pub(crate) struct PlanningContext<'a> {
     pub fewest_moves: bool,
     /// Pods of operations under way that have no nodes yet.
     pub starting: StartingPods<'a>,
-    /// Claims by deployment intent group, sorted by id.
-    digs: HashMap<Uuid, Vec<&'a Claim>>,
     /// The policy's algorithms in the order of application, compiled; `None` if a definition is missing or invalid.
     pub algorithms: Vec<(&'a AlgorithmUse, Option<(&'a Algorithm, Expression)>)>,
 }
@@ -35,24 +33,17 @@ impl<'a> PlanningContext<'a> {
         refused: &'a [RefusedDestination],
         external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
     ) -> Self {
-        let mut digs: HashMap<Uuid, Vec<&Claim>> = HashMap::new();
-        for claim in ledger.claims() {
-            digs.entry(claim.dig.id).or_default().push(claim);
-        }
-        for claims in digs.values_mut() {
-            claims.sort_by_key(|claim| claim.id);
-        }
         // If an app has two entries, the stricter one counts, whatever their order.
-        let mut words: HashMap<(Uuid, &str), &Movability> = HashMap::new();
+        let mut words: HashMap<(Uuid, &str), &Movability> = HashMap::with_capacity(movability.len());
         for word in movability {
             let known = words.entry((word.dig, &word.app)).or_insert(word);
             if (word.migration, std::cmp::Reverse(word.priority)) < (known.migration, std::cmp::Reverse(known.priority)) {
                 *known = word;
             }
         }
-        let starting = StartingPods::of(ledger, &digs, excluded.keys());
+        let starting = StartingPods::of(ledger, excluded.keys());
         let algorithms = algorithms(policy);
-        Self { ledger, policy, movability: words, excluded, refused, external, fewest_moves: false, starting, digs, algorithms }
+        Self { ledger, policy, movability: words, excluded, refused, external, fewest_moves: false, starting, algorithms }
     }
 
     /// The destinations at which an app recently did not become Ready.
@@ -60,9 +51,9 @@ impl<'a> PlanningContext<'a> {
         self.refused.iter().filter(move |refused| refused.dig == claim.dig.id && refused.app == claim.request.app)
     }
 
-    /// The claims of the same deployment intent group, with `claim` itself.
-    pub fn siblings(&self, claim: &Claim) -> &[&'a Claim] {
-        self.digs.get(&claim.dig.id).map_or(&[], Vec::as_slice)
+    /// The claims of the same deployment intent group, with `claim` itself, sorted by id.
+    pub fn siblings(&self, claim: &Claim) -> Vec<&'a Claim> {
+        self.ledger.claims_of_group(claim.dig.id).collect()
     }
 }
 

@@ -35,6 +35,9 @@ impl<'a> Copies<'a> {
     /// Whether the app may be on `to` beside its other copies in the state of `trial`. The groups of the intent are checked only if the
     /// members of all copies are decided.
     pub fn allow(&self, to: &MemberKey, trial: &Trial<'_>) -> bool {
+        if self.others.is_empty() {
+            return true;
+        }
         let homes: Vec<Option<&MemberKey>> = self.others.iter().map(|copy| trial.home_of(copy)).collect();
         if homes.contains(&Some(to)) {
             return false;

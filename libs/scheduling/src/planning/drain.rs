@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::best::Best;
-use super::candidates::{Candidates, Expanded, find, no};
+use super::candidates::{Candidates, find, no};
 use super::context::PlanningContext;
+use super::destinations::Expanded;
+use super::homes::{fewest_destinations_first, try_destinations};
 use super::problem::{Moves, RoomProblem};
 use super::report::{self, CUT, Found};
 use crate::expand::means_every_cluster;
@@ -17,7 +19,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
     let infeasible = |reason: String, candidates: Candidates<'_>, effort: &Effort<'_>| {
         let members = vec![WhyNot { member: member.clone(), reason }];
         let awaited = candidates.awaited.iter().copied().cloned().collect();
-        let destinations = candidates.movable.iter().flat_map(|m| &m.destinations).filter(|room| room.has_leftovers());
+        let destinations = candidates.movable.iter().flat_map(|m| m.destinations.iter()).filter(|room| room.has_leftovers());
         let leftovers: BTreeSet<MemberKey> = destinations.map(|room| room.key.clone()).collect();
         let leftovers = leftovers.into_iter().collect();
         let candidates = report::refused(candidates);
@@ -102,48 +104,12 @@ fn homes_for_all<'a>(case: &RoomProblem<'_, 'a>, effort: &mut Effort<'_>) -> Opt
         return best.found.map(|found| found.moves);
     }
     for m in candidates {
-        for to in &m.destinations {
+        for to in m.destinations.iter() {
             trial.remove(to, m.tenant());
         }
     }
-    let nothing = Trial::default();
-    let choices = |j: &usize| candidates[*j].destinations.iter().filter(|to| nothing.fit(to, candidates[*j].ask()).is_some()).count();
-    let mut order: Vec<(usize, usize)> = in_order.iter().map(|j| (choices(j), *j)).collect();
-    order.sort_unstable();
-    let order: Vec<usize> = order.into_iter().map(|(_, j)| j).collect();
+    let order = fewest_destinations_first(candidates, &in_order);
     effort.begin(false);
-    descend(case, &order, &mut trial, &mut Vec::new(), effort, &mut best);
+    try_destinations(case, &order, &mut Vec::new(), &mut trial, effort, &mut best);
     best.found.map(|found| found.moves)
-}
-
-/// Tries destinations for the apps from position `moves.len()` of `order` on. Returns whether the search is over.
-fn descend<'a>(
-    case: &RoomProblem<'_, 'a>,
-    order: &[usize],
-    trial: &mut Trial<'a>,
-    moves: &mut Moves<'a>,
-    effort: &mut Effort<'_>,
-    best: &mut Best<'a>,
-) -> bool {
-    let Some(j) = order.get(moves.len()) else {
-        let mut moves = moves.clone();
-        moves.sort_by_key(|(j, _)| *j);
-        return best.offer(case, moves);
-    };
-    let m = &case.movable[*j];
-    for to in m.ranked(trial) {
-        if !effort.step() {
-            return true;
-        }
-        if !trial.add(to, m.tenant(), m.ask()) {
-            continue;
-        }
-        moves.push((*j, to));
-        if descend(case, order, trial, moves, effort, best) {
-            return true;
-        }
-        moves.pop();
-        trial.remove(to, m.tenant());
-    }
-    false
 }

@@ -1,14 +1,15 @@
 //! Planning: which apps move where, so that a newcomer fits or a member becomes empty.
 //!
 //! ```text
-//! candidates.rs   apps that may move, their destinations    rank.rs    the order of candidates (policy)
-//! newcomer.rs     the members on which room is made         search.rs  the victims: greedy, prune, systematic search
-//! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
-//! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
-//! relieve.rs      one app off a member where it suffers
-//! report.rs       the plan with all reasons                 bounds.rs  sets of victims that cannot do
-//! problem.rs      what is searched for, checks of moves     best.rs    the best moves of a search so far
-//! outlook.rs      whether the schedulers find nodes          starting.rs  pods that have none yet
+//! candidates.rs    apps that may move                       rank.rs      the order of candidates (policy)
+//! destinations.rs  where they may go                        peers.rs     calls of apps that move
+//! newcomer.rs      the members on which room is made        search.rs    the victims: greedy, prune, systematic search
+//! assignments.rs   assignments of a newcomer to members     homes.rs     destinations for given victims
+//! least.rs         which assignments are worth a search     copies.rs    other copies of an app that moves
+//! drain.rs         everything off a member                  bounds.rs    sets of victims that cannot do
+//! relieve.rs       one app off a member where it suffers    best.rs      the best moves of a search so far
+//! problem.rs       what is searched for, checks of moves    starting.rs  pods that have no nodes yet
+//! outlook.rs       whether the schedulers find nodes        report.rs    the plan with all reasons
 //! ```
 //! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
 //! applied. The work of the search is limited by the caller's meter; with the same steps the same input gives the same plan.
@@ -19,7 +20,10 @@ mod bounds;
 mod candidates;
 mod context;
 mod copies;
+mod destinations;
 mod drain;
+mod homes;
+mod least;
 mod movable;
 mod newcomer;
 mod outlook;
@@ -76,7 +80,7 @@ pub fn policy_test(
     let nobody = BTreeMap::new();
     let context = PlanningContext::new(ledger, movability, policy, &nobody, &[], external);
     let Some(room) = ledger.room(member) else { return Vec::new() };
-    let candidates = candidates::find(&context, &[room], None, &mut candidates::Expanded::default());
+    let candidates = candidates::find(&context, &[room], None, &mut destinations::Expanded::default());
     let movable = candidates.movable.iter().map(|m| report::candidate(m, false, None));
     movable.chain(candidates.excluded).collect()
 }

@@ -7,9 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::assignments::{Assignment, Assignments};
 use super::best::FoundMoves;
-use super::candidates::{Candidates, Expanded, find};
+use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
-use super::parameters::{least_move_cost, move_cost};
+use super::destinations::Expanded;
+use super::least::{LeastMoves, Promising};
+use super::movable::Movable;
+use super::parameters::move_cost;
 use super::problem::RoomProblem;
 use super::report::{self, CUT, Found};
 use super::search::{NoMoves, VictimSearch};
@@ -62,28 +65,34 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
         }
     }
     let mut known = Known::default();
-    let is_last = |assignment: &Assignment<'_>| assignments.last().is_some_and(|last| std::ptr::eq(assignment, last));
+    let last = assignments.last().map(std::ptr::from_ref);
     for equal in assignments.chunk_by(Assignment::is_as_good) {
+        let is_last_tier = equal.last().map(std::ptr::from_ref) == last;
         let mut best: Option<Choice<'_, '_>> = None;
-        for assignment in equal {
-            if best.as_ref().is_some_and(|best| best.is_at_least_as_good_as_any(context, assignment)) {
-                continue;
-            }
-            let (from, result) = solve(context, dig, &slots, assignment, &mut known, !is_last(assignment), effort);
-            let movable = known.by_members.get(&from).map_or(&[][..], |l| &l.movable);
+        let mut in_vain = BTreeMap::new();
+        let mut promising = Promising::of(context, dig, &slots, equal);
+        while let Some(at) = promising
+            .next(&mut known.expanded, |at, least| best.as_ref().is_some_and(|best| best.is_at_least_as_good_as_any(at, &equal[at], least)))
+        {
+            let assignment = &equal[at];
+            let more = !is_last_tier || !promising.is_empty();
+            let (from, result) = solve(context, dig, &slots, assignment, &mut known, more, effort);
             match result {
                 Ok(found) => {
+                    let movable = known.movable(&from);
                     let cost = found.moves.iter().map(|(j, to)| move_cost(context, &movable[*j], to)).sum::<f64>();
-                    let choice = Choice { cost, assignment, from, found };
+                    let choice = Choice { cost, assignment, at, from, found };
                     if best.as_ref().is_none_or(|best| choice.is_better_than(best)) {
                         best = Some(choice);
                     }
                 }
                 Err(stuck) => {
-                    let case = RoomProblem { context, slots: &slots, homes: &assignment.homes, movable };
-                    tried.stuck(&case, stuck);
+                    in_vain.insert(at, (from, stuck));
                 }
             }
+        }
+        for (at, (from, stuck)) in in_vain {
+            tried.stuck(&RoomProblem { context, slots: &slots, homes: &equal[at].homes, movable: known.movable(&from) }, stuck);
         }
         if let Some(Choice { assignment, from, found: FoundMoves { moves, .. }, .. }) = best {
             if moves.is_empty() && assignment.is_for_overflow() {
@@ -110,32 +119,38 @@ struct Known<'a> {
     expanded: Expanded<'a>,
 }
 
+impl<'a> Known<'a> {
+    /// The apps on these members that may move, if they have been looked for.
+    fn movable(&self, members: &[&'a MemberKey]) -> &[Movable<'a>] {
+        self.by_members.get(members).map_or(&[], |candidates| &candidates.movable)
+    }
+}
+
 /// An assignment with the moves that make room for it.
 struct Choice<'s, 'a> {
     cost: f64,
     assignment: &'s Assignment<'a>,
+    /// Its position among equally good assignments.
+    at: usize,
     /// The members whose apps are candidates.
     from: Vec<&'a MemberKey>,
     found: FoundMoves<'a>,
 }
 
 impl<'a> Choice<'_, 'a> {
-    /// Compares how certain the packing is, then the number of victims, then the calls between clusters, then the cost. Of equal choices
-    /// the first in the order of names stays.
+    /// Compares how certain the packing is, then the number of victims, the calls between clusters, the cost, and the positions.
     fn is_better_than(&self, other: &Self) -> bool {
         let certain = other.found.holds.cmp(&self.found.holds).then(self.found.moves.len().cmp(&other.found.moves.len()));
-        certain.then(self.assignment.waiting.total_cmp(&other.assignment.waiting)).then(self.cost.total_cmp(&other.cost)).is_lt()
+        let cost = self.assignment.waiting.total_cmp(&other.assignment.waiting).then(self.cost.total_cmp(&other.cost));
+        certain.then(cost).then(self.at.cmp(&other.at)).is_lt()
     }
 
-    /// Whether no moves for a later, equally good assignment can be better. Where hundreds of members are alike, the candidates of most
+    /// Whether no moves for another, equally good assignment can be better. Where hundreds of members are alike, the candidates of most
     /// need not be examined.
-    fn is_at_least_as_good_as_any(&self, context: &PlanningContext<'a>, later: &Assignment<'a>) -> bool {
-        let certain = self.found.holds == Holds::Any && self.found.moves.len() <= usize::from(later.needs_moves());
-        let cheapest = || {
-            let claims = later.homes.iter().flatten().flat_map(|room| context.ledger.claims_of(&room.key));
-            claims.map(|claim| least_move_cost(context, claim)).fold(f64::INFINITY, f64::min)
-        };
-        certain && self.assignment.waiting <= later.waiting && (self.found.moves.is_empty() || self.cost <= cheapest())
+    fn is_at_least_as_good_as_any(&self, at: usize, other: &Assignment<'_>, least: &LeastMoves<'_>) -> bool {
+        let moves = self.found.moves.len().cmp(&least.count);
+        let cost = self.assignment.waiting.total_cmp(&other.waiting).then(self.cost.total_cmp(&least.cost));
+        self.found.holds == Holds::Any && moves.then(cost).then(self.at.cmp(&at)).is_le()
     }
 }
 
@@ -220,7 +235,7 @@ impl Tried {
     }
 
     fn stuck(&mut self, case: &RoomProblem<'_, '_>, stuck: NoMoves) {
-        let destinations = case.movable.iter().flat_map(|m| m.destinations.iter().copied());
+        let destinations = case.movable.iter().flat_map(|m| m.destinations.iter());
         let left = case.open().into_iter().chain(destinations).filter(|room| room.has_leftovers());
         self.leftovers.extend(left.map(|room| room.key.clone()));
         for home in case.open() {

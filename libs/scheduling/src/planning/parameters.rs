@@ -60,14 +60,14 @@ fn fact(context: &PlanningContext<'_>, claim: &Claim, fact: &str, scope: Paramet
     let siblings = context.siblings(claim);
     let of: &[&Claim] = match scope {
         ParameterScope::App => &[claim],
-        ParameterScope::Service => siblings,
+        ParameterScope::Service => &siblings,
     };
     Some(match fact {
         "clusters_of_application" => siblings.iter().map(|c| &c.member).collect::<BTreeSet<_>>().len() as f64,
         "apps_of_application" => siblings.iter().map(|c| &c.request.app).collect::<BTreeSet<_>>().len() as f64,
         "volumes" => of.iter().map(|c| f64::from(c.request.demand.volumes)).sum(),
         "pods" => of.iter().flat_map(|c| &c.pods).map(|p| f64::from(p.count)).sum(),
-        "call_dependency" => of.iter().map(|c| call_dependency(c, siblings)).sum::<Option<f64>>()?,
+        "call_dependency" => of.iter().map(|c| call_dependency(c, &siblings)).sum::<Option<f64>>()?,
         "provider_priority" => f64::from(context.ledger.room(&claim.member)?.priority()),
         _ => return None,
     })
@@ -100,7 +100,11 @@ fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metr
 }
 
 fn observed<'a>(ledger: &'a Ledger, claim: &Claim) -> Option<&'a Observed> {
-    ledger.room(&claim.member)?.capacity.as_ref()?.observed.get(&claim.id)
+    observed_on(ledger.room(&claim.member)?, claim)
+}
+
+fn observed_on<'a>(room: &'a MemberRoom, claim: &Claim) -> Option<&'a Observed> {
+    room.capacity.as_ref()?.observed.get(&claim.id)
 }
 
 /// The total request of a claim.
@@ -131,9 +135,9 @@ fn image_bytes_missing(ledger: &Ledger, claim: &Claim, destination: &MemberRoom)
     known.then(|| sizes.into_iter().fold(0, u64::saturating_add) as f64)
 }
 
-/// The least that [`move_cost`] can be for an app, whatever its destination.
-pub(crate) fn least_move_cost(context: &PlanningContext<'_>, claim: &Claim) -> f64 {
-    let ready = observed(context.ledger, claim).and_then(|o| o.ready_s).unwrap_or(READY_S);
+/// The least that [`move_cost`] can be for an app on `room`, whatever its destination.
+pub(crate) fn least_move_cost(room: &MemberRoom, claim: &Claim) -> f64 {
+    let ready = observed_on(room, claim).and_then(|o| o.ready_s).unwrap_or(READY_S);
     ready + VOLUME_S * f64::from(claim.request.demand.volumes)
 }
 
@@ -141,5 +145,5 @@ pub(crate) fn least_move_cost(context: &PlanningContext<'_>, claim: &Claim) -> f
 pub(crate) fn move_cost(context: &PlanningContext<'_>, candidate: &Movable<'_>, destination: &MemberRoom) -> f64 {
     let bytes = image_bytes_missing(context.ledger, candidate.claim, destination).unwrap_or(0.0);
     let bandwidth = context.policy.parameters.get("bandwidth").and_then(|p| p.value).filter(|b| *b > 0.0).unwrap_or(BANDWIDTH);
-    bytes / bandwidth + least_move_cost(context, candidate.claim)
+    bytes / bandwidth + least_move_cost(candidate.room, candidate.claim)
 }

@@ -26,12 +26,18 @@ impl<'a> CallPeers<'a> {
         Self { terms: Some(terms), calls: calls.filter(|(_, calls)| *calls > 0.0).collect() }
     }
 
-    /// Sorts `rooms` by calls between clusters in the state of `trial`. The sort is stable.
-    pub fn fewest_calls_first(&self, mut rooms: Vec<&'a MemberRoom>, trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
-        if !self.calls.is_empty() {
-            rooms.sort_by(|a, b| self.waiting(&a.key, trial).total_cmp(&self.waiting(&b.key, trial)));
+    /// `rooms` by calls between clusters in the state of `trial`, and otherwise in their order.
+    pub fn fewest_calls_first(
+        &self,
+        rooms: impl Iterator<Item = &'a MemberRoom> + 'a,
+        trial: &Trial<'a>,
+    ) -> Box<dyn Iterator<Item = &'a MemberRoom> + 'a> {
+        if self.calls.is_empty() {
+            return Box::new(rooms);
         }
-        rooms
+        let mut rooms: Vec<&MemberRoom> = rooms.collect();
+        rooms.sort_by(|a, b| self.waiting(&a.key, trial).total_cmp(&self.waiting(&b.key, trial)));
+        Box::new(rooms.into_iter())
     }
 
     /// The sum of calls between clusters times latency if the app is on `to`. Peers without a decided destination count 0.

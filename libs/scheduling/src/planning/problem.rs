@@ -31,6 +31,11 @@ impl<'a> RoomProblem<'_, 'a> {
         by_key.into_values().collect()
     }
 
+    /// The slots of the newcomer that are assigned to a member.
+    pub fn slots_on(&self, room: &MemberRoom) -> impl Iterator<Item = usize> {
+        (0..self.homes.len()).filter(|slot| self.homes[*slot].is_some_and(|home| home.key == room.key))
+    }
+
     /// Adds the newcomer's apps (only those on `only`, if given), all or none. They need room later, since they wait for leaving apps.
     pub fn add_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) -> bool {
         for (i, home) in self.homes.iter().enumerate() {
@@ -90,9 +95,8 @@ impl<'a> RoomProblem<'_, 'a> {
     pub fn why_not(&self, trial: &mut Trial<'a>) -> BTreeMap<MemberKey, String> {
         let mut why = BTreeMap::new();
         for member in self.members() {
-            let here = (0..self.homes.len()).filter(|i| self.homes[*i].is_some_and(|home| home.key == member.key));
             let mut added = Vec::new();
-            for i in here {
+            for i in self.slots_on(member) {
                 let ask = Ask::promised(&self.slots[i].request.demand);
                 if !trial.add(member, Tenant::New(i), ask) {
                     why.insert(member.key.clone(), format!("{}: {}", self.slots[i].request.app, trial.why_not(member, ask).reason()));

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::candidates::{Candidates, Expanded, find};
+use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
+use super::destinations::Expanded;
 use super::problem::RoomProblem;
 use super::report::{self, Found};
 use crate::work::Effort;

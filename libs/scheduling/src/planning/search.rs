@@ -4,14 +4,16 @@
 //! candidates and destinations systematically, fewest victims first, and skips sets that cannot do: those that free too little or need too
 //! much (`bounds.rs`), and those whose victims do not even fit elsewhere if all candidates leave. The meter of the caller limits the work.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::best::{Best, FoundMoves};
 use super::bounds::Bounds;
+use super::destinations::Destinations;
+use super::homes::{fewest_destinations_first, try_destinations};
 use super::movable::Movable;
 use super::parameters::requested;
 use super::problem::{Moves, RoomProblem};
-use crate::fit::Ask;
 use crate::trial::Trial;
 use crate::work::Effort;
 use crate::{MemberKey, MemberRoom};
@@ -35,6 +37,8 @@ struct Sets<'s, 'a> {
     can_go: &'s [usize],
     size: usize,
     bounds: &'s Bounds,
+    /// `can_go`, those with the fewest destinations first: the order in which victims choose. Computed when it is needed.
+    order: &'s OnceCell<Vec<usize>>,
     /// The trial in which all candidates have left.
     everybody: &'s Trial<'a>,
 }
@@ -81,58 +85,60 @@ impl<'a> VictimSearch<'_, 'a> {
             }
         }
         let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.problem.movable[*j].best_in(&everybody).is_some()).collect();
+        let order = OnceCell::new();
         // Too many candidates for every set: a greedy attempt in which candidates with few destinations come first.
         if best.found.is_none()
             && !self.is_small(&can_go)
-            && let Some(moves) = self.greedy(&self.fewest_destinations_first(&can_go), effort)
+            && let Some(moves) = self.greedy(order.get_or_init(|| fewest_destinations_first(self.problem.movable, &can_go)), effort)
             && best.offer(&self.problem, moves)
             && !self.fewest
         {
             return best.found.ok_or(NoMoves::NoSet { cut: false });
         }
-        self.systematic(&can_go, &mut best, &everybody, effort, more);
+        self.systematic(&can_go, &order, &mut best, &everybody, effort, more);
         best.found.ok_or(NoMoves::NoSet { cut: effort.is_stopped() })
     }
 
-    /// Tries sets out of `can_go`, fewest victims first, until `best` cannot become better.
-    fn systematic(&self, can_go: &[usize], best: &mut Best<'a>, everybody: &Trial<'a>, effort: &mut Effort<'_>, more: bool) {
+    /// Tries sets out of `can_go`, fewest victims first, until `best` cannot become better. `order` as in [`Sets::order`].
+    fn systematic(
+        &self,
+        can_go: &[usize],
+        order: &OnceCell<Vec<usize>>,
+        best: &mut Best<'a>,
+        everybody: &Trial<'a>,
+        effort: &mut Effort<'_>,
+        more: bool,
+    ) {
         effort.begin(more);
-        let asks: Vec<(&MemberRoom, Ask<'_>)> = self
-            .problem
-            .slots
-            .iter()
-            .zip(self.problem.homes)
-            .filter_map(|(slot, home)| Some(((*home)?, Ask::promised(&slot.request.demand))))
-            .collect();
         let candidates: Vec<&Movable<'a>> = can_go.iter().map(|j| &self.problem.movable[*j]).collect();
-        let bounds = Bounds::of(&self.problem.members(), &asks, &candidates);
+        let bounds = Bounds::of(&self.problem, &candidates);
         let mut trial = Trial::default();
         for size in 1..=can_go.len() {
             if !best.may_improve_with(size) || effort.is_stopped() {
                 return;
             }
             if !bounds.rule_out(&[], 0, size) {
-                let sets = Sets { can_go, size, bounds: &bounds, everybody };
+                let sets = Sets { can_go, size, bounds: &bounds, order, everybody };
                 self.sets_of(&sets, &mut Vec::with_capacity(size), everybody, &mut trial, effort, best);
             }
         }
     }
 
     fn is_small(&self, can_go: &[usize]) -> bool {
-        let mut members: BTreeMap<_, &MemberRoom> = self.problem.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
-        members.extend(can_go.iter().flat_map(|j| &self.problem.movable[*j].destinations).map(|room| (&room.key, *room)));
-        can_go.len() <= SMALL_CANDIDATES && members.len() <= SMALL_MEMBERS && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
-    }
-
-    fn fewest_destinations_first(&self, can_go: &[usize]) -> Vec<usize> {
-        let nothing = Trial::default();
-        let with_room = |j: &usize| {
-            let m = &self.problem.movable[*j];
-            m.destinations.iter().filter(|to| nothing.fit(to, m.ask()).is_some()).count()
-        };
-        let mut order: Vec<(usize, usize)> = can_go.iter().map(|j| (with_room(j), *j)).collect();
-        order.sort_unstable();
-        order.into_iter().map(|(_, j)| j).collect()
+        if can_go.len() > SMALL_CANDIDATES {
+            return false;
+        }
+        let destinations = Destinations::union(can_go.iter().map(|j| &self.problem.movable[*j].destinations));
+        let members: BTreeMap<_, &MemberRoom> = self
+            .problem
+            .homes
+            .iter()
+            .flatten()
+            .copied()
+            .chain(destinations.take(SMALL_MEMBERS + 1))
+            .map(|room| (&room.key, room))
+            .collect();
+        members.len() <= SMALL_MEMBERS && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
     }
 
     /// Takes candidates in this order until the newcomer fits, then drops those that are not needed.
@@ -225,7 +231,12 @@ impl<'a> VictimSearch<'_, 'a> {
                 return false;
             }
             self.problem.remove_newcomer(trial, None);
-            return self.homes_for(&sets.victims(chosen), &mut Vec::with_capacity(sets.size), trial, effort, best);
+            let mut victims = sets.victims(chosen);
+            if victims.len() > 1 {
+                let order = sets.order.get_or_init(|| fewest_destinations_first(self.problem.movable, sets.can_go));
+                victims.sort_by_key(|j| order.iter().position(|other| other == j));
+            }
+            return try_destinations(&self.problem, &victims, &mut Vec::new(), trial, effort, best);
         }
         let from = chosen.last().map_or(0, |last| last + 1);
         for at in from..sets.can_go.len() {
@@ -278,42 +289,6 @@ impl<'a> VictimSearch<'_, 'a> {
                     return true;
                 }
                 trial.remove(to, m.tenant());
-            }
-        }
-        false
-    }
-
-    /// Tries destinations for a set, the best first, until all victims and the newcomer fit in any order. Returns whether the search is
-    /// over.
-    fn homes_for(
-        &self,
-        chosen: &[usize],
-        moves: &mut Moves<'a>,
-        trial: &mut Trial<'a>,
-        effort: &mut Effort<'_>,
-        best: &mut Best<'a>,
-    ) -> bool {
-        let Some(j) = chosen.get(moves.len()) else {
-            if !effort.step() || !self.problem.keeps_intents(moves, trial) || !self.problem.add_newcomer(trial, None) {
-                return false;
-            }
-            self.problem.remove_newcomer(trial, None);
-            return best.offer(&self.problem, moves.clone());
-        };
-        let m = &self.problem.movable[*j];
-        for to in m.ranked(trial) {
-            if effort.is_stopped() {
-                break;
-            }
-            if !trial.add(to, m.tenant(), m.ask()) {
-                continue;
-            }
-            moves.push((*j, to));
-            let over = self.homes_for(chosen, moves, trial, effort, best);
-            moves.pop();
-            trial.remove(to, m.tenant());
-            if over {
-                return true;
             }
         }
         false

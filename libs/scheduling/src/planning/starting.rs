@@ -1,7 +1,7 @@
 //! Pods that operations under way have claimed room for, and that have no nodes yet: the scheduler may choose others than the ledger
 //! assumes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
@@ -28,10 +28,10 @@ pub(crate) struct StartingPods<'a>(BTreeMap<&'a MemberKey, Vec<Starting<'a>>>);
 
 impl<'a> StartingPods<'a> {
     /// Those of the deployment intent groups that operations are changing.
-    pub fn of<'e>(ledger: &'a Ledger, digs: &HashMap<Uuid, Vec<&'a Claim>>, changing: impl Iterator<Item = &'e Uuid>) -> Self {
+    pub fn of<'e>(ledger: &'a Ledger, changing: impl Iterator<Item = &'e Uuid>) -> Self {
         let mut all: BTreeMap<&MemberKey, Vec<Starting<'_>>> = BTreeMap::new();
-        let claims = changing.filter_map(|dig| digs.get(dig)).flatten().filter(|claim| claim.state != ClaimState::Leaving);
-        for claim in claims.copied() {
+        let claims = changing.flat_map(|dig| ledger.claims_of_group(*dig)).filter(|claim| claim.state != ClaimState::Leaving);
+        for claim in claims {
             // Where nodes are over-committed, the room of single pods is not known.
             let Some(room) = ledger.room(&claim.member).filter(|room| !room.is_strained()) else { continue };
             usage(room.nodes(), claim, room.observed(claim), |node, amounts, times, observed| {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use drover_scheduling::*;
 use proptest::prelude::*;
 
-use crate::instance::{NAMES, calling, instance, larger_instance};
-use crate::test_fleet::{TestFleet, dig, id, key};
+use crate::instance::{NAMES, calling, full_instance, instance, larger_instance};
+use crate::test_fleet::{TestFleet, any_of, dig, id, key};
 
 /// CPU, memory, pods.
 type Three = [i64; 3];
@@ -418,6 +418,36 @@ proptest! {
         let (other, ledger) = reversed(&fleet);
         let request = PlanRequest { kind: PlanKind::Drain { member }, ..other.newcomer(vec![]) };
         prop_assert_eq!(result, plan_within(&ledger, &request, &mut StepMeter::new(1_000_000)));
+    }
+
+    /// Most of many equal members are passed over because of lower bounds on their moves. A member that is the only choice is always searched.
+    #[test]
+    fn plan_has_the_best_moves_of_all_equally_preferred_members(instance in full_instance(), calls in any::<u64>()) {
+        let (mut fleet, mut apps) = calling(instance.build(), calls);
+        let mut random = fastrand::Rng::with_seed(calls);
+        for claim in fleet.fleet.claims.values() {
+            let ready_s = random.bool().then(|| f64::from(random.u8(1..20)));
+            let capacity = Arc::make_mut(fleet.fleet.capacity.get_mut(&claim.member).unwrap());
+            capacity.observed.insert(claim.id, Observed { ready_s, ..Observed::default() });
+        }
+        apps.truncate(1);
+        apps[0].terms = PlacementTerms { calls: apps[0].terms.calls.take(), ..any_of(&NAMES[..fleet.fleet.members.len()]) };
+        let PlanResult::Feasible(plan) = fleet.plan(apps.clone()) else { return Ok(()) };
+        let worth = |plan: &Plan| {
+            let holds = plan.scheduling.as_ref().expect("every new plan says it").holds;
+            // Costs are whole seconds here.
+            (std::cmp::Reverse(holds), plan.waves.iter().flatten().count(), plan.cost_s as u64)
+        };
+        let home = homes(&plan, &apps)[0].1.clone();
+        let priority = |member: &MemberKey| fleet.fleet.members[member].priority;
+        for member in fleet.fleet.members.keys().filter(|member| priority(member) == priority(&home)) {
+            let mut alone = apps.clone();
+            alone[0].terms.intent = any_of(&[&member.0]).intent;
+            if let PlanResult::Feasible(alone) = fleet.plan(alone) {
+                prop_assert!(worth(&plan) <= worth(&alone), "{member}: {alone:#?}\n{plan:#?}");
+                prop_assert!(worth(&plan) != worth(&alone) || plan.waves.is_empty() || home <= *member, "the first of equals: {member}, not {home}");
+            }
+        }
     }
 
     /// Fleets too large for an exhaustive search: every plan is sound, and the ledger accepts it.

@@ -96,6 +96,12 @@ pub fn instance() -> impl Strategy<Value = Instance> {
     instance_of(3, 4, 2..=8)
 }
 
+/// Full enough that a newcomer needs moves, with several members to choose from: two to six members with one or two nodes each, and ten to
+/// thirty apps.
+pub fn full_instance() -> impl Strategy<Value = Instance> {
+    instance_of(6, 2, 10..=30)
+}
+
 /// Too large for an exhaustive search: two to six members with at most eight nodes each, and ten to forty apps.
 pub fn larger_instance() -> impl Strategy<Value = Instance> {
     instance_of(6, 8, 10..=40)

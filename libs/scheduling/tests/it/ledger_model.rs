@@ -1,7 +1,7 @@
 //! The ledger under random changes: its index equals a recount, an undo leaves no trace, and admitted claims exceed no node, now or
 //! later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_scheduling::*;
@@ -195,6 +195,10 @@ proptest! {
             // A member of unknown capacity has none in plain data; its index is compared once it is known.
             ledger.set_ages(|_| Some(0));
             prop_assert_eq!(rooms(&ledger), rooms(&Ledger::from(&ledger.fleet())), "after {:?}", op);
+            let mut claims: Vec<&Arc<Claim>> = ledger.claims().collect();
+            claims.sort_by_key(|claim| (&claim.member, claim.id));
+            let members: BTreeSet<&MemberKey> = ledger.claimed().collect();
+            prop_assert!(members.into_iter().flat_map(|member| ledger.claims_of(member)).eq(claims), "after {:?}", op);
         }
     }
 

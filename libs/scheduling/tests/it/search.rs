@@ -88,6 +88,47 @@ fn members_that_are_alike_are_examined_only_if_a_move_there_may_be_cheaper() {
 }
 
 #[test]
+fn members_whose_apps_have_nowhere_to_go_are_not_examined_if_another_one_does() {
+    // The newcomer needs one app to leave each of a hundred members, but none of these apps has room elsewhere. On the last member two have.
+    let names: Vec<String> = (0..100).map(|i| format!("x+m{i:03}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).chain(["x+z"]).collect();
+    // The free amounts of both nodes together would be enough.
+    for nodes in [&[1000][..], &[650, 650]] {
+        let mut fleet = TestFleet::default().member("y+full", 2, &[100]).member("y+spare", 2, &[500]).member("x+z", 1, &[1000]);
+        for i in 0..4 {
+            fleet = fleet.running(&format!("small{i}"), "x+z", 250, &["x+z", "y+spare"]);
+        }
+        for name in &all[..100] {
+            let here = [*name, "y+full"];
+            fleet = fleet.member(name, 1, nodes).running(&format!("one-{name}"), name, 500, &here).running(
+                &format!("two-{name}"),
+                name,
+                500,
+                &here,
+            );
+        }
+        let found = feasible(fleet.plan(vec![app("new", demand(1, 300), any_of(&all))]));
+        assert_eq!(moves(&found), ["small0>y+spare", "small1>y+spare"], "{nodes:?}");
+        assert!(found.examined < 20, "{} sets were examined", found.examined);
+    }
+}
+
+#[test]
+fn every_member_is_examined_for_one_app_and_the_limit_is_not_blamed() {
+    let names: Vec<String> = (0..600).map(|i| format!("x+m{i:03}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut fleet = TestFleet::default().member("y+spare", 2, &[500]);
+    for name in &all {
+        fleet = fleet.member(name, 1, &[500]).running(&format!("on-{name}"), name, 500, &[*name]);
+    }
+    let new = vec![app("new", demand(1, 500), any_of(&all))];
+    let why = infeasible(fleet.plan(new.clone()));
+    assert!(!why.cut_short && why.members.len() == 600, "{} members, cut short: {}", why.members.len(), why.cut_short);
+    let fleet = fleet.running("last", "x+m599", 500, &["x+m599", "y+spare"]).member("x+m599", 1, &[1000]);
+    assert_eq!(moves(&feasible(fleet.plan(new))), ["last>y+spare"]);
+}
+
+#[test]
 fn replayed_search_gives_the_same_plan() {
     let (fleet, new) = scattered(&[6, 7, 8, 9, 10, 11, 12]);
     let (ledger, request) = (fleet.ledger(), fleet.newcomer(new));

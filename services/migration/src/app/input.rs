@@ -33,7 +33,8 @@ impl PlanInput {
         (input, result)
     }
 
-    /// Makes the plan again, with as many steps as the first time. The same input gives the same plan.
+    /// Makes the plan again, with as many steps as the first time. The same input gives the same plan; another
+    /// version of the planner may search in another order and find another plan.
     pub fn plan(&self) -> PlanResult {
         match &self.searches {
             Some(searches) => plan_within(&self.ledger(), &self.request, &mut ReplayMeter::new(searches)),

@@ -1,0 +1,203 @@
+//! The members to which an app may move. Whether they have room is not asked here.
+
+use std::collections::{BTreeSet, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::candidates::{must_keep_names, nameless, network_of, no, storage_of, volumes};
+use super::context::PlanningContext;
+use super::copies::Copies;
+use crate::expand::{Cloud, Group, Standing, groups_in};
+use crate::explanations::why_unknown;
+use crate::reachability::why_out_of_reach;
+use crate::slot::equals;
+use crate::storage::{self, BoundVolume};
+use crate::{Claim, Exclusion, MemberKey, MemberRoom, PlacementTerms};
+
+/// The members of known capacity to which an app may move, by provider priority, then by key. Apps with the same intent share the list, so
+/// that an app's own member may be in it, which is passed over.
+pub(crate) struct Destinations<'a> {
+    list: Rc<[&'a MemberRoom]>,
+    own: &'a MemberRoom,
+}
+
+impl<'a> Destinations<'a> {
+    /// Those of an app that is on `own`.
+    pub fn new(list: Rc<[&'a MemberRoom]>, own: &'a MemberRoom) -> Self {
+        Self { list, own }
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a MemberRoom> + '_ {
+        self.others(&self.list)
+    }
+
+    /// The members of all these, each once.
+    pub fn union<'d>(all: impl Iterator<Item = &'d Self>) -> impl Iterator<Item = &'a MemberRoom>
+    where
+        'a: 'd,
+    {
+        let mut different: Vec<&Self> = Vec::new();
+        for one in all {
+            if !different.iter().any(|other| Rc::ptr_eq(&one.list, &other.list) && std::ptr::eq(one.own, other.own)) {
+                different.push(one);
+            }
+        }
+        let mut seen = HashSet::new();
+        different.into_iter().flat_map(Self::iter).filter(move |room| seen.insert(std::ptr::from_ref::<MemberRoom>(room)))
+    }
+
+    /// Runs of members of equal provider priority, the best first.
+    pub fn equals(&self) -> impl Iterator<Item = &[&'a MemberRoom]> {
+        equals(&self.list)
+    }
+
+    /// `rooms` without its own member.
+    pub fn others<'r>(&'r self, rooms: &'r [&'a MemberRoom]) -> impl DoubleEndedIterator<Item = &'a MemberRoom> + 'r {
+        rooms.iter().copied().filter(|room| !std::ptr::eq(*room, self.own))
+    }
+}
+
+/// A placement intent with the members that it names.
+struct Intent<'a> {
+    terms: &'a PlacementTerms,
+    cloud: Rc<Cloud<'a>>,
+    groups: Vec<Group<'a>>,
+    /// With one group: the destinations of every app with this intent that nothing else binds.
+    free_choice: Option<Rc<[&'a MemberRoom]>>,
+    /// Members whose capacity is expected soon.
+    awaited: Vec<&'a MemberKey>,
+}
+
+impl<'a> Intent<'a> {
+    fn of(context: &PlanningContext<'a>, terms: &'a PlacementTerms, cloud: Rc<Cloud<'a>>) -> Self {
+        let groups = groups_in(context.ledger, terms, &cloud);
+        let free_choice = match groups.as_slice() {
+            [only] => Some(only.allowed().filter(|room| room.is_known()).collect()),
+            _ => None,
+        };
+        let awaited = groups.iter().flat_map(Group::allowed).filter(|room| room.is_awaited()).map(|room| &room.key).collect();
+        Self { terms, cloud, groups, free_choice, awaited }
+    }
+
+    fn is_of(&self, terms: &PlacementTerms) -> bool {
+        let kept = self.terms;
+        (&kept.intent, &kept.advice, &kept.reached_by) == (&terms.intent, &terms.advice, &terms.reached_by) && self.is_in_cloud_of(terms)
+    }
+
+    fn is_in_cloud_of(&self, terms: &PlacementTerms) -> bool {
+        let kept = &self.terms.logical_cloud;
+        Arc::ptr_eq(kept, &terms.logical_cloud) || *kept == terms.logical_cloud
+    }
+}
+
+/// A cache of expanded intents, since many apps have the same one.
+#[derive(Default)]
+pub(crate) struct Expanded<'a> {
+    lately: Vec<Intent<'a>>,
+}
+
+impl<'a> Expanded<'a> {
+    const KEPT: usize = 256;
+
+    fn intent(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &Intent<'a> {
+        let at = self.lately.iter().position(|kept| kept.is_of(terms)).unwrap_or_else(|| {
+            let same = self.lately.iter().find(|kept| kept.is_in_cloud_of(terms));
+            let cloud = same.map_or_else(|| Rc::new(Cloud::of(terms)), |kept| Rc::clone(&kept.cloud));
+            self.lately.truncate(Self::KEPT - 1);
+            self.lately.insert(0, Intent::of(context, terms, cloud));
+            0
+        });
+        &self.lately[at]
+    }
+}
+
+/// The destinations of `claim`, which is on `room`: members of known capacity with which every group of its intent stays satisfied. Those
+/// whose capacity is expected soon are added to `awaited`.
+pub(crate) fn destinations<'a>(
+    context: &PlanningContext<'a>,
+    claim: &'a Claim,
+    room: &'a MemberRoom,
+    expanded: &mut Expanded<'a>,
+    awaited: &mut BTreeSet<&'a MemberKey>,
+) -> Result<(Destinations<'a>, Copies<'a>), Exclusion> {
+    let intent = expanded.intent(context, &claim.request.terms);
+    let copies = Copies::of(claim, &context.siblings(claim), &intent.groups);
+    let volumes = volumes(context, claim).unwrap_or_default();
+    let bound = must_keep_names(claim) || !volumes.is_empty() || context.refused(claim).next().is_some() || !copies.members().is_empty();
+    if let Some(all) = intent.free_choice.as_ref().filter(|_| !bound) {
+        let all = Destinations::new(Rc::clone(all), room);
+        if all.iter().next().is_some() {
+            awaited.extend(intent.awaited.iter().filter(|key| **key != &claim.member));
+            return Ok((all, copies));
+        }
+    }
+    let list = examine(context, claim, &intent.groups, &copies, &volumes, awaited)?;
+    Ok((Destinations::new(list.into(), room), copies))
+}
+
+/// The destinations of an app, one condition after the other, so that the one that leaves none can be told.
+fn examine<'a>(
+    context: &PlanningContext<'a>,
+    claim: &'a Claim,
+    groups: &[Group<'a>],
+    copies: &Copies<'a>,
+    volumes: &[&BoundVolume],
+    awaited: &mut BTreeSet<&'a MemberKey>,
+) -> Result<Vec<&'a MemberRoom>, Exclusion> {
+    let others = copies.members();
+    let mut open = groups.iter().filter(|g| others.is_empty() || !g.options.iter().any(|c| others.contains(&c.room.key)));
+    let mut allowed: Vec<&MemberRoom> = match open.next() {
+        Some(first) => first.allowed().collect(),
+        None => groups.iter().flat_map(Group::allowed).collect(),
+    };
+    for group in open {
+        allowed.retain(|room| group.options.iter().any(|c| c.room.key == room.key && c.standing == Standing::Allowed));
+    }
+    allowed.retain(|room| room.key != claim.member && !others.contains(&room.key));
+    if groups.len() > 1 {
+        allowed.sort_by(|a, b| a.priority().cmp(&b.priority()).then_with(|| a.key.cmp(&b.key)));
+        allowed.dedup_by(|a, b| a.key == b.key);
+    }
+    if allowed.is_empty() {
+        let mut options = groups.iter().flat_map(|group| &group.options);
+        if let Some(unreached) = options.find(|c| c.standing == Standing::OutOfReach && c.room.key != claim.member) {
+            let why = why_out_of_reach(&claim.request.terms, unreached.room);
+            return Err(no("out_of_reach", format!("its routes would lead nowhere on {}: {why}", unreached.room.key)));
+        }
+        let cordoned = groups.iter().flat_map(|group| &group.options).filter(|c| c.standing == Standing::Cordoned);
+        let cordoned: BTreeSet<&str> = cordoned.map(|c| c.room.key.0.as_str()).filter(|key| *key != claim.member.0).collect();
+        let except = match cordoned.is_empty() {
+            true => String::new(),
+            false => format!(" except {} (cordoned)", cordoned.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(no("no_other_member", format!("its placement intent and logical cloud allow no other cluster{except}")));
+    }
+    if must_keep_names(claim) {
+        let network = context.ledger.room(&claim.member).and_then(network_of);
+        allowed.retain(|room| network_of(room) == network);
+        if allowed.is_empty() {
+            return Err(no("dependants", nameless(claim)));
+        }
+    }
+    let (reached, out_of_reach): (Vec<_>, Vec<_>) =
+        allowed.into_iter().partition(|room| storage::out_of_reach(volumes, storage_of(room)).is_none());
+    if reached.is_empty() {
+        let why = |room: &&MemberRoom| Some(format!("{}: {}", room.key, storage::out_of_reach(volumes, storage_of(room))?));
+        let why: Vec<String> = out_of_reach.iter().filter_map(why).collect();
+        return Err(no("volume", format!("its volumes are not reached from where it could move: {}", why.join("; "))));
+    }
+    allowed = reached;
+    let refused: Vec<_> = context.refused(claim).filter(|refused| allowed.iter().any(|room| room.key == refused.member)).collect();
+    allowed.retain(|room| refused.iter().all(|refused| refused.member != room.key));
+    if allowed.is_empty() {
+        let refused: Vec<String> = refused.iter().map(|refused| format!("{}: {}", refused.member, refused.reason)).collect();
+        return Err(no("refused", format!("it recently did not become Ready where it could move: {}", refused.join("; "))));
+    }
+    awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
+    if allowed.iter().any(|room| room.is_known()) {
+        allowed.retain(|room| room.is_known());
+        return Ok(allowed);
+    }
+    let unknown: Vec<String> = allowed.iter().take(3).map(|r| format!("{}: {}", r.key, why_unknown(r))).collect();
+    Err(no("no_destination", format!("the capacity of its possible destinations is unknown: {}", unknown.join("; "))))
+}
