@@ -1,6 +1,6 @@
 //! Expands a placement intent into groups of alternatives by EMCO's rules: resolves labels and applies the logical cloud.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::reachability::out_of_reach;
 use crate::{Element, Ledger, MemberKey, MemberRoom, MemberState, PlacementTerms, RefusedDestination, WhenFull};
@@ -84,16 +84,17 @@ impl<'a> Group<'a> {
 
 /// Expands an intent into its groups, mandatory clusters first.
 pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Group<'a>> {
-    groups_in(ledger, terms, &Cloud::of(terms))
+    groups_in(ledger, None, terms, &Cloud::of(terms))
 }
 
-/// As [`groups`], where `cloud` is that of the terms.
-pub(crate) fn groups_in<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>) -> Vec<Group<'a>> {
+/// As [`groups`], where `cloud` is that of the terms. With an index of the ledger if many intents are expanded.
+pub(crate) fn groups_in<'a>(ledger: &'a Ledger, index: Option<&ByLabel<'a>>, terms: &PlacementTerms, cloud: &Cloud<'_>) -> Vec<Group<'a>> {
+    let group = |elements: &[Element]| group(ledger, index, terms, cloud, elements);
     let mut mandatory: Vec<Group<'a>> = Vec::new();
     let mut alternatives: Vec<Group<'a>> = Vec::new();
     for element in &terms.intent.all_of {
         if element.any_of.is_empty() {
-            let whole = group(ledger, terms, cloud, std::slice::from_ref(element));
+            let whole = group(std::slice::from_ref(element));
             if whole.options.is_empty() && whole.missing.is_empty() {
                 mandatory.push(whole);
                 continue;
@@ -105,11 +106,11 @@ pub(crate) fn groups_in<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &
                 mandatory.push(Group { options: Vec::new(), missing: vec![key], elements: Vec::new() });
             }
         } else {
-            alternatives.push(group(ledger, terms, cloud, &element.any_of));
+            alternatives.push(group(&element.any_of));
         }
     }
     if !terms.intent.any_of.is_empty() {
-        alternatives.push(group(ledger, terms, cloud, &terms.intent.any_of));
+        alternatives.push(group(&terms.intent.any_of));
     }
     // A cluster that is named twice gets one placement.
     let mut seen = HashSet::new();
@@ -129,7 +130,7 @@ pub(crate) fn means_every_cluster(element: &Element, room: &MemberRoom) -> bool 
         Some(cluster) => cluster == MemberKey::EVERY,
         None => element.cluster_label.as_ref().is_some_and(labelled),
     };
-    meant && (provider == MemberKey::EVERY || provider == room.key.provider())
+    meant && is_of(provider, room)
 }
 
 /// The members that a logical cloud allows.
@@ -151,7 +152,44 @@ impl<'t> Cloud<'t> {
     }
 }
 
-fn group<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>, elements: &[Element]) -> Group<'a> {
+/// The members of a ledger by label, with their positions in the ledger.
+pub(crate) struct ByLabel<'a>(HashMap<&'a str, Vec<(usize, &'a MemberRoom)>>);
+
+impl<'a> ByLabel<'a> {
+    pub fn of(ledger: &'a Ledger) -> Self {
+        let mut index: HashMap<&str, Vec<(usize, &MemberRoom)>> = HashMap::new();
+        for (at, room) in ledger.rooms().enumerate() {
+            let labels = room.member.iter().flat_map(|member| &member.labels);
+            labels.for_each(|label| index.entry(label).or_default().push((at, room)));
+        }
+        Self(index)
+    }
+
+    /// The members with one of these labels, given as (provider, label), in the order of the ledger.
+    fn with_any(&self, labels: &[(&str, &String)]) -> impl Iterator<Item = &'a MemberRoom> + use<'a> {
+        let mut found: Vec<(usize, &MemberRoom)> = Vec::new();
+        for (provider, label) in labels {
+            let all = self.0.get(label.as_str()).into_iter().flatten();
+            found.extend(all.filter(|(_, room)| is_of(provider, room)));
+        }
+        found.sort_by_key(|(at, _)| *at);
+        found.dedup_by_key(|(at, _)| *at);
+        found.into_iter().map(|(_, room)| room)
+    }
+}
+
+/// Whether a member is of a provider; `*` is every provider.
+fn is_of(provider: &str, room: &MemberRoom) -> bool {
+    provider == MemberKey::EVERY || provider == room.key.provider()
+}
+
+fn group<'a>(
+    ledger: &'a Ledger,
+    index: Option<&ByLabel<'a>>,
+    terms: &PlacementTerms,
+    cloud: &Cloud<'_>,
+    elements: &[Element],
+) -> Group<'a> {
     let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
     let mut key = String::new();
@@ -176,11 +214,12 @@ fn group<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>, elem
         }
     }
     let named = !found.is_empty();
-    if !labels.is_empty() || !providers.is_empty() {
-        let is = |wanted: &str, room: &MemberRoom| wanted == MemberKey::EVERY || wanted == room.key.provider();
+    if let (Some(index), []) = (index, providers.as_slice()) {
+        found.extend(index.with_any(&labels));
+    } else if !labels.is_empty() || !providers.is_empty() {
         let meant = |room: &&MemberRoom| {
             let Some(member) = &room.member else { return false };
-            providers.iter().any(|of| is(of, room)) || labels.iter().any(|(of, label)| member.labels.contains(label) && is(of, room))
+            providers.iter().any(|of| is_of(of, room)) || labels.iter().any(|(of, label)| member.labels.contains(*label) && is_of(of, room))
         };
         found.extend(ledger.rooms().filter(meant));
     }
@@ -211,4 +250,56 @@ fn group<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>, elem
     // The elements are only needed to describe a group that leads to no member.
     let elements = if options.is_empty() && missing.is_empty() { elements.to_vec() } else { Vec::new() };
     Group { options, missing, elements }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FleetMember;
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        for (key, priority, labels) in
+            [("b+1", 2, "new,east"), ("a+2", 1, "new"), ("a+1", 1, "east,new"), ("c+1", 1, ""), ("b+2", 2, "east"), ("c+2", 3, "east")]
+        {
+            let labels = labels.split(',').filter(|label| !label.is_empty()).map(str::to_owned).collect();
+            ledger.set_member(FleetMember { key: MemberKey(key.into()), priority, labels, ..FleetMember::default() });
+        }
+        ledger
+    }
+
+    /// Labels are given as provider:label, clusters as provider+cluster.
+    fn terms(elements: &[&str]) -> PlacementTerms {
+        let element = |text: &&str| {
+            let named = text.split_once('+');
+            let (provider, other) = named.or_else(|| text.split_once(':')).expect("a provider");
+            let other = Some(other.to_owned());
+            let (cluster, cluster_label) = if named.is_some() { (other, None) } else { (None, other) };
+            Element { cluster_provider: Some(provider.to_owned()), cluster, cluster_label, any_of: Vec::new() }
+        };
+        let mut terms = PlacementTerms { logical_cloud: [MemberKey("*+*".into())].into(), ..PlacementTerms::default() };
+        terms.intent.any_of = elements.iter().map(element).collect();
+        terms
+    }
+
+    #[test]
+    fn members_are_the_same_with_an_index_of_labels_and_without() {
+        let ledger = ledger();
+        let index = ByLabel::of(&ledger);
+        for (elements, want) in [
+            (&["*:east"][..], "a+1 b+1 b+2 c+2"),
+            (&["b:east", "a:new", "*:new"], "a+1 a+2 b+1 b+2"),
+            (&["c:new", "a:old"], ""),
+            (&["c+1", "a:east", "a+1"], "a+1 c+1"),
+            (&["c+*", "b:new"], "c+1 b+1 c+2"),
+            (&["b+2", "c+1"], "c+1 b+2"),
+        ] {
+            let terms = terms(elements);
+            for index in [None, Some(&index)] {
+                let groups = groups_in(&ledger, index, &terms, &Cloud::of(&terms));
+                let found: Vec<&str> = groups.iter().flat_map(Group::allowed).map(|room| room.key.0.as_str()).collect();
+                assert_eq!(found.join(" "), want, "{elements:?}, with an index: {}", index.is_some());
+            }
+        }
+    }
 }

@@ -97,6 +97,11 @@ impl MemberRoom {
         (self.allocatable.cpu > 0 && self.allocatable.memory > 0).then_some((&self.allocatable, &self.free))
     }
 
+    /// For each resource, the largest free amount on any schedulable node, now and later.
+    pub(crate) fn largest(&self) -> &Amounts {
+        &self.largest
+    }
+
     /// Whether a pod with these requests might fit on some node. `false` is certain, `true` is not.
     pub(crate) fn may_fit(&self, requests: &Amounts) -> bool {
         self.largest.fits(requests)

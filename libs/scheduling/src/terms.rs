@@ -80,7 +80,7 @@ pub struct Advice {
 
 /// EMCO's placement intent. Each element of `all_of` is mandatory: a cluster, every cluster with a label, or one cluster of a nested
 /// `any_of`. Of the top-level `any_of` exactly one cluster is chosen. A group with a cluster that is already chosen is satisfied.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Intent {
     #[serde(default, rename = "allOf", alias = "allof", skip_serializing_if = "Vec::is_empty")]
@@ -91,7 +91,7 @@ pub struct Intent {
 
 /// One element of a placement intent: a provider with either a cluster or a label, or, inside `allOf`, alternatives. The cluster `*` stands
 /// for every cluster of the provider, the provider `*` for every provider; both also for those that are registered later.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Element {
     #[serde(default, rename = "clusterProvider", skip_serializing_if = "Option::is_none")]

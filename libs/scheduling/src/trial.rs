@@ -108,10 +108,15 @@ impl<'a> Trial<'a> {
         Arrivals::new(room.nodes(), free.now.to_vec(), &demands, &[]).any_order_holds()
     }
 
+    /// Whether something leaves `room` or was added to it.
+    pub fn touches(&self, room: &MemberRoom) -> bool {
+        self.touched.contains_key(&address(room))
+    }
+
     /// Whether `ask` might fit on `room`; `false` if no node has room for one of the pods. A cheap check before [`Trial::fit`].
     pub fn may_fit(&self, room: &MemberRoom, ask: Ask<'_>) -> bool {
         // The bound is valid only for untouched rooms and for requests that must fit now and later.
-        let bounded = ask.now && !self.touched.contains_key(&address(room));
+        let bounded = ask.now && !self.touches(room);
         !bounded || ask.demand.groups.iter().all(|g| g.per_node || ask.count(g) == 0 || room.may_fit(&g.requests))
     }
 

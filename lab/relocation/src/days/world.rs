@@ -1,6 +1,6 @@
 //! The fleet while applications come and go: the product's ledger, who runs where, and what it costs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_scheduling::{
@@ -39,10 +39,8 @@ pub struct World<'t> {
     on: Vec<BTreeSet<usize>>,
     /// Requested millicores and MiB, by member.
     used: Vec<(i64, i64)>,
-    /// Running applications whose owners agree to moves: their consent, their numbers in the same order, and the position of each.
+    /// The consent of owners of running applications who agree to moves, by group, as the product's database delivers it.
     movability: Vec<Movability>,
-    movable: Vec<usize>,
-    position: HashMap<usize, usize>,
     pub account: Account,
     operations: u64,
 }
@@ -58,8 +56,6 @@ impl<'t> World<'t> {
             on: vec![BTreeSet::new(); members],
             used: vec![(0, 0); members],
             movability: Vec::new(),
-            movable: Vec::new(),
-            position: HashMap::new(),
             account: Account::new(market),
             operations: 0,
         }
@@ -165,9 +161,9 @@ impl<'t> World<'t> {
         self.count(app, member, 1);
         let one = &self.trace.apps[app];
         if one.movable {
-            self.position.insert(app, self.movable.len());
-            self.movable.push(app);
-            self.movability.push(Movability { dig: dig(app).id, app: "main".to_owned(), migration: true, priority: one.priority });
+            let word = Movability { dig: dig(app).id, app: "main".to_owned(), migration: true, priority: one.priority };
+            let at = self.movability.partition_point(|other| other.dig < word.dig);
+            self.movability.insert(at, word);
         }
         self.observe(member);
     }
@@ -176,12 +172,8 @@ impl<'t> World<'t> {
         let Some((member, _)) = self.at[app].take() else { return };
         self.on[member].remove(&app);
         self.count(app, member, -1);
-        if let Some(at) = self.position.remove(&app) {
-            self.movability.swap_remove(at);
-            self.movable.swap_remove(at);
-            if let Some(now_here) = self.movable.get(at) {
-                self.position.insert(*now_here, at);
-            }
+        if let Ok(at) = self.movability.binary_search_by_key(&dig(app).id, |word| word.dig) {
+            self.movability.remove(at);
         }
         self.observe(member);
     }

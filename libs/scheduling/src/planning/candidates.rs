@@ -1,5 +1,6 @@
 //! Candidates: apps that may move, with their destinations. Apps that may not move are listed with the reason.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
@@ -10,7 +11,6 @@ use super::movable::Movable;
 use super::peers::CallPeers;
 use super::{parameters, rank};
 use crate::storage::{self, BoundVolume, Storage};
-use crate::trial::Trial;
 use crate::{Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, pod_network};
 
 /// The apps on some members.
@@ -34,10 +34,9 @@ pub(crate) fn find<'a>(
     let mut movable = Vec::new();
     let mut excluded = Vec::new();
     let mut awaited = BTreeSet::new();
-    let nothing = Trial::default();
     for room in rooms {
         for claim in context.ledger.claims_of(&room.key) {
-            let word = context.movability.get(&(claim.dig.id, claim.request.app.as_str()));
+            let word = context.movability(claim);
             let priority = word.map_or(10, |w| w.priority);
             match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, room, expanded, &mut awaited), Err) {
                 Ok((destinations, copies)) => {
@@ -47,12 +46,11 @@ pub(crate) fn find<'a>(
                         priority,
                         destinations,
                         copies,
-                        best: None,
+                        best_priority: OnceCell::new(),
                         scores: Vec::new(),
                         total: None,
                         peers: CallPeers::of(claim, &context.siblings(claim)),
                     };
-                    candidate.best = candidate.best_in(&nothing);
                     candidate.scores = parameters::scores(context, &candidate);
                     movable.push(candidate);
                 }
@@ -93,7 +91,7 @@ fn exclusion(context: &PlanningContext<'_>, claim: &Claim, newcomer: Option<Uuid
     if newcomer == Some(claim.dig.id) {
         return Some(no("itself", "it belongs to the newcomer itself"));
     }
-    match context.movability.get(&(claim.dig.id, claim.request.app.as_str())) {
+    match context.movability(claim) {
         None => return Some(no("no_intent", "its owner has not agreed to moves (no migration intent)")),
         Some(word) if !word.migration => return Some(no("migration_false", "its owner does not agree to moves (migration: false)")),
         Some(_) => {}

@@ -1,6 +1,7 @@
 //! The input of planning, indexed: the ledger, the migration intents of the owners and the policy.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
@@ -12,7 +13,8 @@ use crate::{Algorithm, AlgorithmUse, Claim, Ledger, Movability, Policy, RefusedD
 pub(crate) struct PlanningContext<'a> {
     pub ledger: &'a Ledger,
     pub policy: &'a Policy,
-    pub movability: HashMap<(Uuid, &'a str), &'a Movability>,
+    /// By deployment intent group and app, each app once. The group stands beside, because most comparisons need nothing else.
+    movability: Vec<(Uuid, &'a Movability)>,
     pub excluded: &'a BTreeMap<Uuid, String>,
     pub refused: &'a [RefusedDestination],
     pub external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
@@ -34,16 +36,18 @@ impl<'a> PlanningContext<'a> {
         external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
     ) -> Self {
         // If an app has two entries, the stricter one counts, whatever their order.
-        let mut words: HashMap<(Uuid, &str), &Movability> = HashMap::with_capacity(movability.len());
-        for word in movability {
-            let known = words.entry((word.dig, &word.app)).or_insert(word);
-            if (word.migration, std::cmp::Reverse(word.priority)) < (known.migration, std::cmp::Reverse(known.priority)) {
-                *known = word;
-            }
-        }
+        let mut words: Vec<(Uuid, &Movability)> = movability.iter().map(|word| (word.dig, word)).collect();
+        words.sort_by_key(|(dig, word)| (*dig, word.app.as_str(), word.migration, Reverse(word.priority)));
+        words.dedup_by_key(|(dig, word)| (*dig, word.app.as_str()));
         let starting = StartingPods::of(ledger, excluded.keys());
         let algorithms = algorithms(policy);
         Self { ledger, policy, movability: words, excluded, refused, external, fewest_moves: false, starting, algorithms }
+    }
+
+    /// What the owner of an app has said about moves.
+    pub fn movability(&self, claim: &Claim) -> Option<&'a Movability> {
+        let order = |(dig, word): &(Uuid, &Movability)| dig.cmp(&claim.dig.id).then_with(|| word.app.cmp(&claim.request.app));
+        self.movability.binary_search_by(order).ok().map(|at| self.movability[at].1)
     }
 
     /// The destinations at which an app recently did not become Ready.

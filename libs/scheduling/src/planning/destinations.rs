@@ -1,34 +1,46 @@
 //! The members to which an app may move. Whether they have room is not asked here.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::candidates::{must_keep_names, nameless, network_of, no, storage_of, volumes};
 use super::context::PlanningContext;
 use super::copies::Copies;
-use crate::expand::{Cloud, Group, Standing, groups_in};
+use crate::expand::{ByLabel, Cloud, Group, Standing, groups_in};
 use crate::explanations::why_unknown;
+use crate::fit::Ask;
 use crate::reachability::why_out_of_reach;
-use crate::slot::equals;
 use crate::storage::{self, BoundVolume};
-use crate::{Claim, Exclusion, MemberKey, MemberRoom, PlacementTerms};
+use crate::trial::Trial;
+use crate::{Claim, Demand, Exclusion, MemberKey, MemberRoom, PlacementTerms};
+
+/// A member as a destination. What rules it out for most apps is kept beside the reference, because of hundreds of members most are full.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination<'a> {
+    room: &'a MemberRoom,
+    priority: u8,
+    /// The largest free amounts of CPU and memory on any of its nodes.
+    largest: (i64, i64),
+}
+
+impl<'a> Destination<'a> {
+    fn new(room: &'a MemberRoom) -> Self {
+        let largest = room.largest();
+        Self { room, priority: room.priority(), largest: (largest.cpu.max(0), largest.memory.max(0)) }
+    }
+}
 
 /// The members of known capacity to which an app may move, by provider priority, then by key. Apps with the same intent share the list, so
 /// that an app's own member may be in it, which is passed over.
 pub(crate) struct Destinations<'a> {
-    list: Rc<[&'a MemberRoom]>,
+    list: Rc<[Destination<'a>]>,
     own: &'a MemberRoom,
 }
 
 impl<'a> Destinations<'a> {
-    /// Those of an app that is on `own`.
-    pub fn new(list: Rc<[&'a MemberRoom]>, own: &'a MemberRoom) -> Self {
-        Self { list, own }
-    }
-
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a MemberRoom> + '_ {
-        self.others(&self.list)
+    pub fn iter(&self) -> impl Iterator<Item = &'a MemberRoom> + '_ {
+        self.others(&self.list).map(|to| to.room)
     }
 
     /// The members of all these, each once.
@@ -46,68 +58,107 @@ impl<'a> Destinations<'a> {
         different.into_iter().flat_map(Self::iter).filter(move |room| seen.insert(std::ptr::from_ref::<MemberRoom>(room)))
     }
 
-    /// Runs of members of equal provider priority, the best first.
-    pub fn equals(&self) -> impl Iterator<Item = &[&'a MemberRoom]> {
-        equals(&self.list)
+    /// Runs of equal provider priority, the best first.
+    pub fn equals(&self) -> impl Iterator<Item = &[Destination<'a>]> {
+        self.list.chunk_by(|a, b| a.priority == b.priority)
     }
 
-    /// `rooms` without its own member.
-    pub fn others<'r>(&'r self, rooms: &'r [&'a MemberRoom]) -> impl DoubleEndedIterator<Item = &'a MemberRoom> + 'r {
-        rooms.iter().copied().filter(|room| !std::ptr::eq(*room, self.own))
+    /// Whether one of them has room for a claim of `demand`.
+    pub fn have_room(&self, demand: &Demand) -> bool {
+        let nothing = Trial::default();
+        // The least preferred ones are the most likely to have room.
+        self.not_full(&self.list, demand, &nothing).rev().any(|to| nothing.fit(to, Ask::held(demand)).is_some())
+    }
+
+    /// Those of `list` that are not obviously full for a claim of `demand` in the state of `trial`.
+    pub fn not_full<'d>(
+        &'d self,
+        list: &'d [Destination<'a>],
+        demand: &'d Demand,
+        trial: &'d Trial<'a>,
+    ) -> impl DoubleEndedIterator<Item = &'a MemberRoom> + 'd {
+        let ask = Ask::held(demand);
+        let pods = demand.groups.iter().filter(|group| !group.per_node && ask.count(group) > 0).map(|group| &group.requests);
+        let (cpu, memory) = pods.fold((0, 0), |(cpu, memory), pod| (pod.cpu.max(cpu), pod.memory.max(memory)));
+        let full = move |to: &Destination<'_>| to.largest.0 < cpu || to.largest.1 < memory;
+        let open = self.others(list).filter(move |to| !full(to) || trial.touches(to.room)).map(|to| to.room);
+        open.filter(move |room| trial.may_fit(room, ask))
+    }
+
+    /// Without the app's own member.
+    fn others<'d>(&'d self, list: &'d [Destination<'a>]) -> impl DoubleEndedIterator<Item = &'d Destination<'a>> {
+        list.iter().filter(|to| !std::ptr::eq(to.room, self.own))
     }
 }
 
 /// A placement intent with the members that it names.
 struct Intent<'a> {
     terms: &'a PlacementTerms,
-    cloud: Rc<Cloud<'a>>,
     groups: Vec<Group<'a>>,
     /// With one group: the destinations of every app with this intent that nothing else binds.
-    free_choice: Option<Rc<[&'a MemberRoom]>>,
+    free_choice: Option<Rc<[Destination<'a>]>>,
     /// Members whose capacity is expected soon.
     awaited: Vec<&'a MemberKey>,
 }
 
 impl<'a> Intent<'a> {
-    fn of(context: &PlanningContext<'a>, terms: &'a PlacementTerms, cloud: Rc<Cloud<'a>>) -> Self {
-        let groups = groups_in(context.ledger, terms, &cloud);
+    fn of(terms: &'a PlacementTerms, groups: Vec<Group<'a>>) -> Self {
         let free_choice = match groups.as_slice() {
-            [only] => Some(only.allowed().filter(|room| room.is_known()).collect()),
+            [only] => Some(only.allowed().filter(|room| room.is_known()).map(Destination::new).collect()),
             _ => None,
         };
         let awaited = groups.iter().flat_map(Group::allowed).filter(|room| room.is_awaited()).map(|room| &room.key).collect();
-        Self { terms, cloud, groups, free_choice, awaited }
+        Self { terms, groups, free_choice, awaited }
     }
 
+    /// Whether these terms, of the same intent, lead to the same members.
     fn is_of(&self, terms: &PlacementTerms) -> bool {
         let kept = self.terms;
-        (&kept.intent, &kept.advice, &kept.reached_by) == (&terms.intent, &terms.advice, &terms.reached_by) && self.is_in_cloud_of(terms)
+        (&kept.advice, &kept.reached_by) == (&terms.advice, &terms.reached_by) && same_cloud(&kept.logical_cloud, &terms.logical_cloud)
     }
+}
 
-    fn is_in_cloud_of(&self, terms: &PlacementTerms) -> bool {
-        let kept = &self.terms.logical_cloud;
-        Arc::ptr_eq(kept, &terms.logical_cloud) || *kept == terms.logical_cloud
-    }
+fn same_cloud(a: &Arc<[MemberKey]>, b: &Arc<[MemberKey]>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
 }
 
 /// A cache of expanded intents, since many apps have the same one.
 #[derive(Default)]
 pub(crate) struct Expanded<'a> {
-    lately: Vec<Intent<'a>>,
+    /// Those with the same intent differ in other terms.
+    lately: BTreeMap<&'a crate::Intent, Vec<Intent<'a>>>,
+    /// The number of expanded intents.
+    kept: usize,
+    /// The logical clouds of the intents.
+    clouds: Vec<(&'a PlacementTerms, Cloud<'a>)>,
+    index: Option<ByLabel<'a>>,
 }
 
 impl<'a> Expanded<'a> {
     const KEPT: usize = 256;
 
     fn intent(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &Intent<'a> {
-        let at = self.lately.iter().position(|kept| kept.is_of(terms)).unwrap_or_else(|| {
-            let same = self.lately.iter().find(|kept| kept.is_in_cloud_of(terms));
-            let cloud = same.map_or_else(|| Rc::new(Cloud::of(terms)), |kept| Rc::clone(&kept.cloud));
-            self.lately.truncate(Self::KEPT - 1);
-            self.lately.insert(0, Intent::of(context, terms, cloud));
-            0
+        let known = self.lately.get(&terms.intent).and_then(|same| same.iter().position(|kept| kept.is_of(terms)));
+        let at = known.unwrap_or_else(|| self.expand(context, terms));
+        &self.lately[&terms.intent][at]
+    }
+
+    /// Expands the intent of these terms. Returns its position among those with the same intent.
+    fn expand(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> usize {
+        if self.kept == Self::KEPT {
+            (self.kept, self.lately, self.clouds) = Default::default();
+        }
+        let known = self.clouds.iter().position(|(of, _)| same_cloud(&of.logical_cloud, &terms.logical_cloud));
+        let cloud = known.unwrap_or_else(|| {
+            self.clouds.push((terms, Cloud::of(terms)));
+            self.clouds.len() - 1
         });
-        &self.lately[at]
+        let index = self.index.get_or_insert_with(|| ByLabel::of(context.ledger));
+        let groups = groups_in(context.ledger, Some(index), terms, &self.clouds[cloud].1);
+        self.kept += 1;
+        let same = self.lately.entry(&terms.intent).or_default();
+        same.push(Intent::of(terms, groups));
+        same.len() - 1
     }
 }
 
@@ -125,14 +176,14 @@ pub(crate) fn destinations<'a>(
     let volumes = volumes(context, claim).unwrap_or_default();
     let bound = must_keep_names(claim) || !volumes.is_empty() || context.refused(claim).next().is_some() || !copies.members().is_empty();
     if let Some(all) = intent.free_choice.as_ref().filter(|_| !bound) {
-        let all = Destinations::new(Rc::clone(all), room);
+        let all = Destinations { list: Rc::clone(all), own: room };
         if all.iter().next().is_some() {
             awaited.extend(intent.awaited.iter().filter(|key| **key != &claim.member));
             return Ok((all, copies));
         }
     }
     let list = examine(context, claim, &intent.groups, &copies, &volumes, awaited)?;
-    Ok((Destinations::new(list.into(), room), copies))
+    Ok((Destinations { list: list.into_iter().map(Destination::new).collect(), own: room }, copies))
 }
 
 /// The destinations of an app, one condition after the other, so that the one that leaves none can be told.

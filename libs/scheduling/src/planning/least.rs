@@ -12,9 +12,7 @@ use super::context::PlanningContext;
 use super::destinations::{Expanded, destinations};
 use super::parameters::least_move_cost;
 use super::problem::RoomProblem;
-use crate::fit::Ask;
 use crate::slot::Slot;
-use crate::trial::Trial;
 use crate::{Amounts, Claim, DigRef, MemberKey, MemberRoom};
 
 /// The apps on a member that may move, with what they free.
@@ -83,10 +81,8 @@ impl<'a> LeastMoves<'a> {
 
 /// Whether an app on `room` could move to another member, as far as its intent and the free room tell.
 fn has_destination<'a>(context: &PlanningContext<'a>, claim: &'a Claim, room: &'a MemberRoom, expanded: &mut Expanded<'a>) -> bool {
-    let (nothing, ask) = (Trial::default(), Ask::held(&claim.request.demand));
     let found = destinations(context, claim, room, expanded, &mut BTreeSet::new());
-    // The least preferred ones are the most likely to have room.
-    found.is_ok_and(|(destinations, _)| destinations.iter().rev().any(|to| nothing.fit(to, ask).is_some()))
+    found.is_ok_and(|(destinations, _)| destinations.have_room(&claim.request.demand))
 }
 
 /// Equally good assignments that are not yet examined, those with the lowest bounds first.

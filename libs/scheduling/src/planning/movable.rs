@@ -1,7 +1,9 @@
 //! An app that may move, with its destinations in order of preference.
 
+use std::cell::OnceCell;
+
 use super::copies::Copies;
-use super::destinations::Destinations;
+use super::destinations::{Destination, Destinations};
 use super::peers::CallPeers;
 use crate::fit::Ask;
 use crate::slot::rank_equals;
@@ -16,8 +18,8 @@ pub(crate) struct Movable<'a> {
     pub destinations: Destinations<'a>,
     /// Other copies of the app.
     pub copies: Copies<'a>,
-    /// The destination that it would get if no other app moved.
-    pub best: Option<&'a MemberRoom>,
+    /// See [`Self::best_priority`].
+    pub best_priority: OnceCell<Option<u8>>,
     pub scores: Vec<Score>,
     pub total: Option<f64>,
     /// The apps that it calls or that call it.
@@ -38,11 +40,28 @@ impl<'a> Movable<'a> {
         self.destinations.equals().flat_map(|equals| self.rank(equals, trial)).collect()
     }
 
-    fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> impl Iterator<Item = &'a MemberRoom> + use<'a> {
-        let open = self.destinations.others(equals).filter(|room| trial.may_fit(room, self.ask()));
-        let open: Vec<&MemberRoom> = open.filter(|room| self.copies.allow(&room.key, trial)).collect();
+    fn open<'d>(&'d self, equals: &'d [Destination<'a>], trial: &'d Trial<'a>) -> impl Iterator<Item = &'a MemberRoom> + 'd {
+        let open = self.destinations.not_full(equals, &self.claim.request.demand, trial);
+        open.filter(|room| self.copies.allow(&room.key, trial))
+    }
+
+    fn rank(&self, equals: &[Destination<'a>], trial: &Trial<'a>) -> impl Iterator<Item = &'a MemberRoom> + use<'a> {
+        let open: Vec<&MemberRoom> = self.open(equals, trial).collect();
         let ranked = rank_equals(&open, &self.claim.request, trial).map(|(room, _)| room);
         self.peers.fewest_calls_first(ranked, trial)
+    }
+
+    /// The destination that it would get if no other app moved.
+    pub fn best(&self) -> Option<&'a MemberRoom> {
+        self.best_in(&Trial::default())
+    }
+
+    /// The provider priority of [`Self::best`]. Orders hundreds of candidates, so that equal destinations are not compared for it.
+    pub fn best_priority(&self) -> Option<u8> {
+        let nothing = Trial::default();
+        let fits = |room: &&MemberRoom| nothing.fit(room, self.ask()).is_some();
+        let find = || self.destinations.equals().find_map(|equals| self.open(equals, &nothing).find(fits)).map(MemberRoom::priority);
+        *self.best_priority.get_or_init(find)
     }
 
     /// The first destination with room in `trial`.

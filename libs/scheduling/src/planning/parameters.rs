@@ -41,7 +41,7 @@ fn resolve(context: &PlanningContext<'_>, candidate: &Movable<'_>, name: &str, p
         ParameterSource::Prometheus => context.external.get(&claim.id).and_then(|values| values.get(name)).copied(),
         ParameterSource::Topology => fact(context, claim, parameter.fact.as_deref()?, parameter.scope),
         ParameterSource::Metric => {
-            let of = |c: &Claim| metric(context.ledger, c, candidate.best, parameter.metric.as_deref()?);
+            let of = |c: &Claim| metric(context.ledger, c, || candidate.best(), parameter.metric.as_deref()?);
             match parameter.scope {
                 ParameterScope::App => of(claim),
                 // For a composite app: the sum, or for times and shares the maximum. Missing if the value of one app is unknown.
@@ -82,7 +82,7 @@ fn call_dependency(claim: &Claim, siblings: &[&Claim]) -> Option<f64> {
     Some(others.map(|other| calls_between(&claim.request, &other.request)).sum::<u64>() as f64 * MICRO)
 }
 
-fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metric: &str) -> Option<f64> {
+fn metric<'a>(ledger: &Ledger, claim: &Claim, destination: impl FnOnce() -> Option<&'a MemberRoom>, metric: &str) -> Option<f64> {
     let observed = observed(ledger, claim);
     let used = || observed.and_then(|o| o.used.as_ref());
     match metric {
@@ -91,7 +91,7 @@ fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metr
         "cpu_requested" => Some(of_its_pods(claim, observed).cpu as f64),
         "memory_requested" => Some(of_its_pods(claim, observed).memory as f64),
         "age" => observed?.age_s.map(|s| s as f64),
-        "image_bytes_missing" => image_bytes_missing(ledger, claim, destination?),
+        "image_bytes_missing" => image_bytes_missing(ledger, claim, destination()?),
         "ready_seconds" => Some(observed.and_then(|o| o.ready_s).unwrap_or(READY_S)),
         "memory_pressure" => observed?.memory_pressure.map(|percent| percent as f64),
         "unmet_pods" => observed?.unmet_pods.map(|pods| pods as f64),

@@ -24,7 +24,7 @@ pub(crate) fn sort(context: &PlanningContext<'_>, movable: &mut [Movable<'_>]) {
 
 /// The order without a policy: candidates whose destination has the better provider first, those without destination last.
 fn best_priority(candidate: &Movable<'_>) -> u8 {
-    candidate.best.map_or(u8::MAX, |room| room.priority())
+    candidate.best_priority().unwrap_or(u8::MAX)
 }
 
 fn name<'m>(m: &Movable<'m>) -> impl Ord + 'm {

@@ -43,7 +43,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, claims: &[
     candidates.movable.retain(|movable| claims.contains(&movable.claim.id));
     candidates.excluded.retain(|excluded| claims.contains(&excluded.claim));
     effort.examined += u64::try_from(candidates.movable.len()).unwrap_or(u64::MAX);
-    let Some((index, to)) = candidates.movable.iter().enumerate().find_map(|(index, movable)| Some((index, movable.best?))) else {
+    let Some((index, to)) = candidates.movable.iter().enumerate().find_map(|(index, movable)| Some((index, movable.best()?))) else {
         let reason = match candidates.movable.len() {
             0 => "none of the apps that suffer there may move".to_owned(),
             count => format!("{count} of the apps that suffer there may move, but none has room on another cluster"),

@@ -83,7 +83,7 @@ pub(crate) fn feasible<'a>(
     }
     let taken = |j: usize| found.moves.iter().any(|(moved, _)| *moved == j);
     let movable = found.candidates.movable.iter().enumerate().map(|(j, m)| {
-        let why_not = (!taken(j)).then(|| match m.best {
+        let why_not = (!taken(j)).then(|| match m.best_priority() {
             Some(_) => no("not_needed", "there is enough room without moving it"),
             None => no_destination(m),
         });
@@ -95,7 +95,7 @@ pub(crate) fn feasible<'a>(
 
 /// The candidates for the report that no plan was found.
 pub(crate) fn refused(candidates: Candidates<'_>) -> Vec<Candidate> {
-    let why_not = |m: &Movable<'_>| match m.best {
+    let why_not = |m: &Movable<'_>| match m.best() {
         Some(to) => no("not_enough", format!("it could move to {}, but no plan was found", to.key)),
         None => no_destination(m),
     };
@@ -140,7 +140,7 @@ fn reason<'a>(context: &PlanningContext<'a>, m: &Movable<'a>, to: &MemberRoom, t
         },
         (None, None) => "no policy".into(),
     };
-    let best = match m.best {
+    let best = match m.best() {
         Some(best) if best.key != to.key => format!(" ({} is needed for other apps)", best.key),
         _ => String::new(),
     };
