@@ -1,4 +1,4 @@
-//! The members to which an app may move. Whether they have room is not asked here.
+//! The members to which an app may move, and which of them are not full.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
