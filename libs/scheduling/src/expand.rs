@@ -1,5 +1,6 @@
 //! Expands a placement intent into groups of alternatives by EMCO's rules: resolves labels and applies the logical cloud.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use crate::reachability::out_of_reach;
@@ -87,8 +88,13 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
     groups_in(ledger, None, terms, &Cloud::of(terms))
 }
 
-/// As [`groups`], where `cloud` is that of the terms. With an index of the ledger if many intents are expanded.
-pub(crate) fn groups_in<'a>(ledger: &'a Ledger, index: Option<&ByLabel<'a>>, terms: &PlacementTerms, cloud: &Cloud<'_>) -> Vec<Group<'a>> {
+/// As [`groups`], where `cloud` is that of the terms. Whoever expands many intents of the same ledger keeps the index for them.
+pub(crate) fn groups_in<'a>(
+    ledger: &'a Ledger,
+    index: Option<&OnceCell<ByLabel<'a>>>,
+    terms: &PlacementTerms,
+    cloud: &Cloud<'_>,
+) -> Vec<Group<'a>> {
     let group = |elements: &[Element]| group(ledger, index, terms, cloud, elements);
     let mut mandatory: Vec<Group<'a>> = Vec::new();
     let mut alternatives: Vec<Group<'a>> = Vec::new();
@@ -185,7 +191,7 @@ fn is_of(provider: &str, room: &MemberRoom) -> bool {
 
 fn group<'a>(
     ledger: &'a Ledger,
-    index: Option<&ByLabel<'a>>,
+    index: Option<&OnceCell<ByLabel<'a>>>,
     terms: &PlacementTerms,
     cloud: &Cloud<'_>,
     elements: &[Element],
@@ -193,7 +199,7 @@ fn group<'a>(
     let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
     let mut key = String::new();
-    // All labels, and all elements that stand for every cluster, are resolved in one pass over the members.
+    // All labels, and all elements that stand for every cluster, are resolved together.
     let mut labels: Vec<(&str, &String)> = Vec::new();
     let mut providers: Vec<&str> = Vec::new();
     for element in elements {
@@ -214,14 +220,19 @@ fn group<'a>(
         }
     }
     let named = !found.is_empty();
-    if let (Some(index), []) = (index, providers.as_slice()) {
-        found.extend(index.with_any(&labels));
-    } else if !labels.is_empty() || !providers.is_empty() {
-        let meant = |room: &&MemberRoom| {
-            let Some(member) = &room.member else { return false };
-            providers.iter().any(|of| is_of(of, room)) || labels.iter().any(|(of, label)| member.labels.contains(*label) && is_of(of, room))
-        };
-        found.extend(ledger.rooms().filter(meant));
+    labels.sort_unstable();
+    labels.dedup();
+    match (index, labels.as_slice(), providers.as_slice()) {
+        (_, [], []) => {}
+        (Some(index), labels, []) => found.extend(index.get_or_init(|| ByLabel::of(ledger)).with_any(labels)),
+        (_, labels, providers) => {
+            let meant = |room: &&MemberRoom| {
+                let Some(member) = &room.member else { return false };
+                let labelled = |(of, label): &(&str, &String)| member.labels.contains(*label) && is_of(of, room);
+                providers.iter().any(|of| is_of(of, room)) || labels.iter().any(labelled)
+            };
+            found.extend(ledger.rooms().filter(meant));
+        }
     }
     missing.sort();
     missing.dedup();
@@ -285,7 +296,7 @@ mod tests {
     #[test]
     fn members_are_the_same_with_an_index_of_labels_and_without() {
         let ledger = ledger();
-        let index = ByLabel::of(&ledger);
+        let index = OnceCell::new();
         for (elements, want) in [
             (&["*:east"][..], "a+1 b+1 b+2 c+2"),
             (&["b:east", "a:new", "*:new"], "a+1 a+2 b+1 b+2"),

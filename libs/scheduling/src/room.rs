@@ -97,7 +97,7 @@ impl MemberRoom {
         (self.allocatable.cpu > 0 && self.allocatable.memory > 0).then_some((&self.allocatable, &self.free))
     }
 
-    /// For each resource, the largest free amount on any schedulable node, now and later.
+    /// For each resource, the largest free amount on any schedulable node, now and later; at least 0.
     pub(crate) fn largest(&self) -> &Amounts {
         &self.largest
     }

@@ -108,7 +108,7 @@ impl<'a> Trial<'a> {
         Arrivals::new(room.nodes(), free.now.to_vec(), &demands, &[]).any_order_holds()
     }
 
-    /// Whether something leaves `room` or was added to it.
+    /// Whether a claim has left `room` or an app was added to it, even if that was undone.
     pub fn touches(&self, room: &MemberRoom) -> bool {
         self.touched.contains_key(&address(room))
     }

@@ -1,6 +1,5 @@
 //! Candidates: apps that may move, with their destinations. Apps that may not move are listed with the reason.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
@@ -39,18 +38,9 @@ pub(crate) fn find<'a>(
             let word = context.movability(claim);
             let priority = word.map_or(10, |w| w.priority);
             match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, room, expanded, &mut awaited), Err) {
-                Ok((destinations, copies)) => {
-                    let mut candidate = Movable {
-                        claim,
-                        room,
-                        priority,
-                        destinations,
-                        copies,
-                        best_priority: OnceCell::new(),
-                        scores: Vec::new(),
-                        total: None,
-                        peers: CallPeers::of(claim, &context.siblings(claim)),
-                    };
+                Ok(where_to) => {
+                    let peers = CallPeers::of(claim, &context.siblings(claim));
+                    let mut candidate = Movable::new(claim, room, priority, where_to, peers);
                     candidate.scores = parameters::scores(context, &candidate);
                     movable.push(candidate);
                 }

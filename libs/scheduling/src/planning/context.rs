@@ -35,7 +35,7 @@ impl<'a> PlanningContext<'a> {
         refused: &'a [RefusedDestination],
         external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
     ) -> Self {
-        // If an app has two entries, the stricter one counts, whatever their order.
+        // If an app has two entries, the stricter one counts: it is the first one in this order.
         let mut words: Vec<(Uuid, &Movability)> = movability.iter().map(|word| (word.dig, word)).collect();
         words.sort_by_key(|(dig, word)| (*dig, word.app.as_str(), word.migration, Reverse(word.priority)));
         words.dedup_by_key(|(dig, word)| (*dig, word.app.as_str()));

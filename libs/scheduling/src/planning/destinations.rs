@@ -1,5 +1,6 @@
 //! The members to which an app may move, and which of them are not full.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,21 +14,20 @@ use crate::fit::Ask;
 use crate::reachability::why_out_of_reach;
 use crate::storage::{self, BoundVolume};
 use crate::trial::Trial;
-use crate::{Claim, Demand, Exclusion, MemberKey, MemberRoom, PlacementTerms};
+use crate::{Claim, Demand, Exclusion, Intent, MemberKey, MemberRoom, PlacementTerms};
 
-/// A member as a destination. What rules it out for most apps is kept beside the reference, because of hundreds of members most are full.
-#[derive(Clone, Copy)]
+/// A member as a destination. Of hundreds of members most are full; what shows that is copied here, so that they need not be read.
 pub(crate) struct Destination<'a> {
     room: &'a MemberRoom,
     priority: u8,
-    /// The largest free amounts of CPU and memory on any of its nodes.
+    /// The largest free amounts of CPU and memory on any of its nodes, now and later.
     largest: (i64, i64),
 }
 
 impl<'a> Destination<'a> {
     fn new(room: &'a MemberRoom) -> Self {
         let largest = room.largest();
-        Self { room, priority: room.priority(), largest: (largest.cpu.max(0), largest.memory.max(0)) }
+        Self { room, priority: room.priority(), largest: (largest.cpu, largest.memory) }
     }
 }
 
@@ -92,7 +92,7 @@ impl<'a> Destinations<'a> {
 }
 
 /// A placement intent with the members that it names.
-struct Intent<'a> {
+struct Expansion<'a> {
     terms: &'a PlacementTerms,
     groups: Vec<Group<'a>>,
     /// With one group: the destinations of every app with this intent that nothing else binds.
@@ -101,7 +101,7 @@ struct Intent<'a> {
     awaited: Vec<&'a MemberKey>,
 }
 
-impl<'a> Intent<'a> {
+impl<'a> Expansion<'a> {
     fn of(terms: &'a PlacementTerms, groups: Vec<Group<'a>>) -> Self {
         let free_choice = match groups.as_slice() {
             [only] => Some(only.allowed().filter(|room| room.is_known()).map(Destination::new).collect()),
@@ -126,38 +126,38 @@ fn same_cloud(a: &Arc<[MemberKey]>, b: &Arc<[MemberKey]>) -> bool {
 #[derive(Default)]
 pub(crate) struct Expanded<'a> {
     /// Those with the same intent differ in other terms.
-    lately: BTreeMap<&'a crate::Intent, Vec<Intent<'a>>>,
-    /// The number of expanded intents.
+    by_intent: BTreeMap<&'a Intent, Vec<Expansion<'a>>>,
+    /// The number of expansions.
     kept: usize,
-    /// The logical clouds of the intents.
-    clouds: Vec<(&'a PlacementTerms, Cloud<'a>)>,
-    index: Option<ByLabel<'a>>,
+    /// The logical clouds of the expansions.
+    clouds: Vec<(&'a Arc<[MemberKey]>, Cloud<'a>)>,
+    index: OnceCell<ByLabel<'a>>,
 }
 
 impl<'a> Expanded<'a> {
+    /// Limits the memory; all are dropped when it is reached.
     const KEPT: usize = 256;
 
-    fn intent(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &Intent<'a> {
-        let known = self.lately.get(&terms.intent).and_then(|same| same.iter().position(|kept| kept.is_of(terms)));
+    fn intent(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &Expansion<'a> {
+        let known = self.by_intent.get(&terms.intent).and_then(|same| same.iter().position(|kept| kept.is_of(terms)));
         let at = known.unwrap_or_else(|| self.expand(context, terms));
-        &self.lately[&terms.intent][at]
+        &self.by_intent[&terms.intent][at]
     }
 
     /// Expands the intent of these terms. Returns its position among those with the same intent.
     fn expand(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> usize {
         if self.kept == Self::KEPT {
-            (self.kept, self.lately, self.clouds) = Default::default();
+            (self.kept, self.by_intent, self.clouds) = Default::default();
         }
-        let known = self.clouds.iter().position(|(of, _)| same_cloud(&of.logical_cloud, &terms.logical_cloud));
+        let known = self.clouds.iter().position(|(members, _)| same_cloud(members, &terms.logical_cloud));
         let cloud = known.unwrap_or_else(|| {
-            self.clouds.push((terms, Cloud::of(terms)));
+            self.clouds.push((&terms.logical_cloud, Cloud::of(terms)));
             self.clouds.len() - 1
         });
-        let index = self.index.get_or_insert_with(|| ByLabel::of(context.ledger));
-        let groups = groups_in(context.ledger, Some(index), terms, &self.clouds[cloud].1);
+        let groups = groups_in(context.ledger, Some(&self.index), terms, &self.clouds[cloud].1);
         self.kept += 1;
-        let same = self.lately.entry(&terms.intent).or_default();
-        same.push(Intent::of(terms, groups));
+        let same = self.by_intent.entry(&terms.intent).or_default();
+        same.push(Expansion::of(terms, groups));
         same.len() - 1
     }
 }

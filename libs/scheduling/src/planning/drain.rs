@@ -55,7 +55,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
             PlanResult::Feasible(plan)
         }
         None => {
-            let homeless = candidates.movable.iter().filter(|m| m.best_priority().is_none()).count();
+            let homeless = candidates.movable.iter().filter(|m| !m.has_room()).count();
             let reason = match homeless {
                 0 if effort.cut_short => format!("no room for all its apps elsewhere at once was found {CUT}"),
                 0 => "its apps do not all have room elsewhere at once".to_owned(),
@@ -83,7 +83,7 @@ fn staying(context: &PlanningContext<'_>, room: &MemberRoom, candidates: &mut Ca
 /// destinations first, until the schedulers place all pods in any order.
 fn homes_for_all<'a>(case: &RoomProblem<'_, 'a>, effort: &mut Effort<'_>) -> Option<Moves<'a>> {
     let candidates = case.movable;
-    if candidates.iter().any(|m| m.best_priority().is_none()) {
+    if candidates.iter().any(|m| !m.has_room()) {
         return None;
     }
     let mut trial = Trial::default();

@@ -18,15 +18,37 @@ pub(crate) struct Movable<'a> {
     pub destinations: Destinations<'a>,
     /// Other copies of the app.
     pub copies: Copies<'a>,
-    /// See [`Self::best_priority`].
-    pub best_priority: OnceCell<Option<u8>>,
     pub scores: Vec<Score>,
     pub total: Option<f64>,
     /// The apps that it calls or that call it.
     pub peers: CallPeers<'a>,
+    best: OnceCell<Option<&'a MemberRoom>>,
+    best_priority: OnceCell<Option<u8>>,
 }
 
 impl<'a> Movable<'a> {
+    /// An app without scores.
+    pub fn new(
+        claim: &'a Claim,
+        room: &'a MemberRoom,
+        priority: u8,
+        (destinations, copies): (Destinations<'a>, Copies<'a>),
+        peers: CallPeers<'a>,
+    ) -> Self {
+        Self {
+            claim,
+            room,
+            priority,
+            destinations,
+            copies,
+            scores: Vec::new(),
+            total: None,
+            peers,
+            best: OnceCell::new(),
+            best_priority: OnceCell::new(),
+        }
+    }
+
     pub fn tenant(&self) -> Tenant {
         Tenant::Moved(self.claim.id)
     }
@@ -53,15 +75,27 @@ impl<'a> Movable<'a> {
 
     /// The destination that it would get if no other app moved.
     pub fn best(&self) -> Option<&'a MemberRoom> {
-        self.best_in(&Trial::default())
+        *self.best.get_or_init(|| match self.best_priority.get() {
+            Some(None) => None,
+            _ => self.best_in(&Trial::default()),
+        })
     }
 
-    /// The provider priority of [`Self::best`]. Orders hundreds of candidates, so that equal destinations are not compared for it.
+    /// The provider priority of [`Self::best`]. Found without ranking equal destinations, since it orders hundreds of candidates.
     pub fn best_priority(&self) -> Option<u8> {
         let nothing = Trial::default();
         let fits = |room: &&MemberRoom| nothing.fit(room, self.ask()).is_some();
-        let find = || self.destinations.equals().find_map(|equals| self.open(equals, &nothing).find(fits)).map(MemberRoom::priority);
-        *self.best_priority.get_or_init(find)
+        let of = |room: Option<&MemberRoom>| room.map(MemberRoom::priority);
+        *self.best_priority.get_or_init(|| match self.claim.request.demand.groups.as_slice() {
+            [_] => of(self.destinations.equals().find_map(|equals| self.open(equals, &nothing).find(fits))),
+            // Different pods are not cheap to fit, and the ranking begins where that is likely to succeed.
+            _ => of(self.best()),
+        })
+    }
+
+    /// Whether it has room elsewhere if no other app moves.
+    pub fn has_room(&self) -> bool {
+        self.best_priority().is_some()
     }
 
     /// The first destination with room in `trial`.

@@ -83,9 +83,9 @@ pub(crate) fn feasible<'a>(
     }
     let taken = |j: usize| found.moves.iter().any(|(moved, _)| *moved == j);
     let movable = found.candidates.movable.iter().enumerate().map(|(j, m)| {
-        let why_not = (!taken(j)).then(|| match m.best_priority() {
-            Some(_) => no("not_needed", "there is enough room without moving it"),
-            None => no_destination(m),
+        let why_not = (!taken(j)).then(|| match m.has_room() {
+            true => no("not_needed", "there is enough room without moving it"),
+            false => no_destination(m),
         });
         candidate(m, taken(j), why_not)
     });

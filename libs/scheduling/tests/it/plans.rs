@@ -46,6 +46,19 @@ fn plan_drops_victims_that_are_not_needed() {
 }
 
 #[test]
+fn stricter_of_two_consents_counts_whatever_their_order() {
+    let consent = |app: &str, migration, priority| Movability { dig: id(app), app: app.into(), migration, priority };
+    let mut fleet = full().priority("app2", 1).priority("app3", 5);
+    fleet.movability.extend([consent("app1", false, 1), consent("app2", true, 9)]);
+    for _ in 0..2 {
+        let plan = feasible(fleet.plan(bound(500)));
+        assert_eq!(moves(&plan), ["app3>onprem+b", "app2>onprem+b"]);
+        assert_eq!(code(&plan.candidates, "app1"), "migration_false");
+        fleet.movability.reverse();
+    }
+}
+
+#[test]
 fn plan_without_moves_if_there_is_room() {
     let plan = feasible(full().plan(vec![app("new", demand(1, 500), any_of(&ALL))]));
     assert!(plan.waves.is_empty() && plan.candidates.is_empty() && plan.targets.is_empty());

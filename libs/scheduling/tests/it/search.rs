@@ -1,8 +1,10 @@
 //! The systematic search for victims: it is complete within its limit, and says if it was cut.
 
+use std::sync::Arc;
+
 use drover_scheduling::*;
 
-use crate::test_fleet::{TestFleet, any_of, app, demand, feasible, infeasible, key, moves};
+use crate::test_fleet::{GI, TestFleet, any_of, app, demand, feasible, infeasible, key, moves};
 
 /// Thirteen apps fill `x+a`. Their sizes are such that only one set of them fills `room` on `y+b` exactly, and the newcomer needs as much.
 fn scattered(victims: &[u32]) -> (TestFleet, Vec<AppRequest>) {
@@ -111,6 +113,27 @@ fn members_whose_apps_have_nowhere_to_go_are_not_examined_if_another_one_does() 
         assert_eq!(moves(&found), ["small0>y+spare", "small1>y+spare"], "{nodes:?}");
         assert!(found.examined < 20, "{} sets were examined", found.examined);
     }
+}
+
+#[test]
+fn each_of_hundreds_of_intents_leads_to_its_own_members() {
+    let mut fleet = TestFleet::default().member("x+a", 1, &[60_000]).change_capacity("x+a", |capacity| {
+        let room = &mut Arc::make_mut(&mut capacity.nodes)[0].allocatable;
+        (room.pods, room.memory) = (1_000, 1_000 * GI);
+    });
+    let mut expected = Vec::new();
+    for i in 0..300 {
+        let own = format!("y+m{i:03}");
+        fleet = fleet.member(&own, 2, &[200]);
+        for app in [format!("one{i:03}"), format!("two{i:03}")] {
+            fleet = fleet.running(&app, "x+a", 100, &["x+a", &own]);
+            expected.push(format!("{app}>{own}"));
+        }
+    }
+    let mut found = moves(&feasible(fleet.drain("x+a")));
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 #[test]
