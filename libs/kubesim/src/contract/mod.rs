@@ -177,13 +177,6 @@ fn version(object: &DynamicObject) -> &str {
     object.metadata.resource_version.as_deref().unwrap_or("")
 }
 
-/// An object as text: first the conditions that hold, because what CI shows of a failure is cut off.
-fn told(object: &DynamicObject) -> String {
-    let conditions = of(object, "/status/conditions").as_array().into_iter().flatten().filter(|c| c["status"] == "True");
-    let holding: Vec<String> = conditions.map(|c| format!("{} ({})", c["type"], c["message"])).collect();
-    format!("{}: {}", holding.join(", "), object.data)
-}
-
 /// The HTTP status of an error; 0 if it has none.
 fn code(error: &kube::Error) -> u16 {
     if let kube::Error::Api(status) = error { status.code } else { 0 }
@@ -209,7 +202,8 @@ async fn until(
     match tokio::time::timeout(PATIENCE, wait).await {
         Ok(object) => Ok(object?),
         Err(_) => {
-            let now = api.get_opt(name).await?.map(|object| told(&object)).unwrap_or_default();
+            let now = api.get_opt(name).await?;
+            let now = now.map(|object| object.data.to_string()).unwrap_or_default();
             Err(Broken::Expectation(format!("waited {PATIENCE:?} in vain until {what}; {name} is {now}")))
         }
     }
