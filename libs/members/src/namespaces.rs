@@ -16,7 +16,7 @@ use crate::member::{Member, lock};
 use crate::object_id::ObjectId;
 use crate::objects::Object;
 
-/// For how long a namespace that was seen is not asked for again, unless an object in it is refused.
+/// For how long a namespace that was seen is not asked for again, unless the member refuses an object in it.
 const FRESH: Duration = Duration::from_secs(5);
 
 fn address(name: &str) -> ObjectId {
@@ -29,9 +29,9 @@ impl Member {
         lock(&self.known.namespaces).get(name).is_some_and(|at| at.elapsed() < FRESH)
     }
 
-    /// Whether a namespace that was seen less than five seconds ago has been deleted since.
+    /// Whether a namespace that was seen has been deleted since. Asked when the member refuses an object in it, however long that took.
     pub(crate) async fn namespace_vanished(&self, name: &str) -> Result<bool, MemberError> {
-        Ok(self.namespace_seen_recently(name) && !self.namespace_exists(name).await?)
+        Ok(lock(&self.known.namespaces).contains_key(name) && !self.namespace_exists(name).await?)
     }
 
     /// Whether a namespace exists and is not being deleted.
@@ -41,13 +41,18 @@ impl Member {
     pub async fn namespace_exists(&self, name: &str) -> Result<bool, MemberError> {
         let there = self.metadata(&address(name)).await?.is_some_and(|found| found.deletion_timestamp.is_none());
         match there {
-            true => lock(&self.known.namespaces).insert(name.to_owned(), Instant::now()),
-            false => lock(&self.known.namespaces).remove(name),
-        };
+            true => self.saw_namespace(name),
+            false => drop(lock(&self.known.namespaces).remove(name)),
+        }
         Ok(there)
     }
 
-    /// Creates a namespace that is missing and marks it as this installation's; one that exists is left as it is.
+    fn saw_namespace(&self, name: &str) {
+        lock(&self.known.namespaces).insert(name.to_owned(), Instant::now());
+    }
+
+    /// Creates a namespace that is missing and marks it as this installation's; one that exists is left as it is. Nothing is asked of one
+    /// that was seen less than five seconds ago: if it has gone since, what is written into it is refused ([`Self::namespace_vanished`]).
     ///
     /// # Errors
     /// [`MemberError::Conflict`] while the namespace is being deleted: it can be created afterwards. Otherwise when the member
@@ -57,10 +62,12 @@ impl Member {
             return Ok(());
         }
         match self.metadata(&address(name)).await? {
-            Some(found) if found.deletion_timestamp.is_some() => Err(MemberError::Conflict(Box::new(address(name)))),
-            Some(_) => Ok(()),
-            None => self.own_namespace(name, hub).await,
+            Some(found) if found.deletion_timestamp.is_some() => return Err(MemberError::Conflict(Box::new(address(name)))),
+            Some(_) => {}
+            None => self.own_namespace(name, hub).await?,
         }
+        self.saw_namespace(name);
+        Ok(())
     }
 
     async fn own_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
@@ -93,5 +100,49 @@ impl Member {
     async fn is_empty(&self, name: &str) -> Result<bool, MemberError> {
         let contents = self.objects_in_namespace(name, None).await?;
         Ok(matches!(contents, Contents::Listed(objects) if objects.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::{Body, Client};
+
+    use super::*;
+
+    /// A member that has every namespace, and the number of times that it was asked for one.
+    fn member() -> (Member, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let answer = match request.uri().path().strip_prefix("/api/v1/namespaces/") {
+                Some(name) => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": name}})
+                }
+                None => json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                    {"name": "namespaces", "singularName": "namespace", "namespaced": false, "kind": "Namespace", "verbs": ["get"]},
+                ]}),
+            };
+            async move { Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes()))) }
+        });
+        (Member::new(Client::new(service, "default")), asked)
+    }
+
+    #[tokio::test]
+    async fn namespace_that_was_just_seen_is_asked_for_only_after_a_refusal() {
+        let (member, asked) = member();
+        for _ in 0..3 {
+            member.ensure_namespace("shop", Uuid::nil()).await.unwrap();
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(!member.namespace_vanished("shop").await.unwrap());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert!(!member.namespace_vanished("never-used").await.unwrap());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 }

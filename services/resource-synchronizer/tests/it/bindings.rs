@@ -299,6 +299,31 @@ async fn created_namespace_is_deleted_when_its_last_binding_leaves_it_empty() {
     assert!(namespaces.get("shop").await.unwrap().metadata.deletion_timestamp.is_none());
 }
 
+/// Drover has just seen the namespace, and does not ask for it again before it writes.
+#[tokio::test]
+async fn namespace_that_somebody_deletes_is_created_again() {
+    let stack = Stack::start().await;
+    let namespaces: Api<Namespace> = Api::all(stack.sim.client(MEMBER));
+    let in_shop: Api<ConfigMap> = Api::namespaced(stack.sim.client(MEMBER), "shop");
+    let copies = ["first", "second"].map(|name| DesiredBinding { app: name.into(), namespace: "shop".into(), ..binding("shop", name) });
+    for copy in &copies {
+        stack.bundle(&copy.app, vec![config(&copy.app, "1")]).await;
+    }
+    stack.desire(&copies[0]).await;
+    stack.reaches(&copies[0], Phase::Ready).await;
+    namespaces.delete("shop", &DeleteParams::default()).await.unwrap();
+    stack.desire(&copies[1]).await;
+    let both = async || {
+        let kept = namespaces.get_opt("shop").await.unwrap().is_some_and(|shop| shop.metadata.deletion_timestamp.is_none());
+        let [first, second] = ["first", "second"].map(|name| in_shop.get_opt(name));
+        (kept && first.await.unwrap().is_some() && second.await.unwrap().is_some()).then_some(())
+    };
+    eventually(PATIENCE, both).await;
+    for copy in &copies {
+        stack.reaches(copy, Phase::Ready).await;
+    }
+}
+
 #[tokio::test]
 async fn crd_is_applied_before_and_deleted_after_objects_of_its_kind() {
     let stack = Stack::start().await;
