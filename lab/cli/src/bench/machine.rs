@@ -118,6 +118,26 @@ pub fn threads_cpu(named: &str) -> f64 {
     tasks.filter_map(|task| cpu(task.ok()?.path())).sum()
 }
 
+/// The cores that this process may use.
+///
+/// # Errors
+/// /proc cannot be used.
+pub fn cores() -> Result<Vec<usize>> {
+    let status = read("/proc/self/status")?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    core_list(list).with_context(|| format!("not a list of cores: {list}"))
+}
+
+/// The numbers of a list such as `0-2,5`.
+fn core_list(list: &str) -> Option<Vec<usize>> {
+    let mut cores = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cores.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
+    }
+    Some(cores)
+}
+
 /// Whether there is a process with this id that is not a zombie.
 pub fn runs(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z"))
@@ -174,4 +194,17 @@ pub fn busy() -> f64 {
         text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, …
     (fields.iter().take(8).sum::<f64>() - fields.iter().skip(3).take(2).sum::<f64>()) / TICKS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::core_list;
+
+    #[test]
+    fn lists_of_cores_are_read() {
+        assert_eq!(core_list("\t0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(core_list("3"), Some(vec![3]));
+        assert_eq!(core_list(""), None);
+        assert_eq!(core_list("0-"), None);
+    }
 }

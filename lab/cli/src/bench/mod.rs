@@ -13,6 +13,7 @@ mod autoscale;
 mod bare;
 mod burst;
 pub(crate) mod cleanup;
+mod cores;
 mod decisions;
 mod fleet;
 mod idle;

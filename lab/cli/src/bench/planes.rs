@@ -44,6 +44,21 @@ impl Planes {
         Ok(Self { simulated: None, kubeconfigs, set: Some(set) })
     }
 
+    /// Process ids of the programs of real ones; none if the members are simulated.
+    ///
+    /// # Errors
+    /// The files in which deploy/local-kube keeps them (`pid/NAME` of each member: the id, and when it started) cannot be read.
+    pub fn programs(&self) -> Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        for member in self.kubeconfigs.iter().filter(|_| self.set.is_some()).filter_map(|file| file.parent()) {
+            for entry in std::fs::read_dir(member.join("pid"))? {
+                let text = std::fs::read_to_string(entry?.path())?;
+                pids.push(text.split_whitespace().next().unwrap_or_default().parse().context("not a process id")?);
+            }
+        }
+        Ok(pids)
+    }
+
     /// Stops real ones; simulated ones end with their stack.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::bare::{Bare, client};
+use super::cores::Apart;
 use super::planes::Planes;
 use super::process::Members;
 use super::stack::{Stack, folder};
@@ -39,10 +40,9 @@ struct WatchedStack {
 }
 
 impl WatchedStack {
-    async fn start(size: Size) -> Result<Self> {
+    /// Members with so many nodes, each of which has room for 110 pods.
+    async fn start(size: Size, nodes: usize) -> Result<Self> {
         let folder = folder()?;
-        // A node has room for 110 pods: `rollout` has 2,800 at the end, 2,100 of Drover and 700 of the bare client.
-        let nodes = size.of(30, 2);
         let mut planes = Planes::start(size == Size::Full, Members::new(MEMBERS, nodes), folder.path()).await?;
         let kubeconfigs = planes.kubeconfigs.clone();
         let seen = Seen::default();
@@ -53,6 +53,14 @@ impl WatchedStack {
         let bare = Bare::new(&kubeconfigs).await?;
         let stack = Stack::over(folder, planes.simulated.take(), &kubeconfigs, nodes, PROVIDERS, |_| vec!["all".to_owned()]).await?;
         Ok(Self { stack, bare, seen, watches, planes })
+    }
+
+    /// Process ids of the programs of the members.
+    fn member_programs(&self) -> Result<Vec<u32>> {
+        match &self.stack.simulated {
+            Some(simulated) => Ok(vec![simulated.program.pid()]),
+            None => self.planes.programs(),
+        }
     }
 
     /// Time from `began` until the last member had this app; `None` until then.
@@ -108,6 +116,30 @@ impl By {
     }
 }
 
+/// Who uses which cores while objects are created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cores {
+    /// Everything uses all of them.
+    Shared,
+    /// The members use one half of them and everything else the other, as if the members were other machines.
+    Apart,
+}
+
+impl Cores {
+    /// Those that this machine can have.
+    fn possible() -> Result<&'static [Self]> {
+        let all = &[Self::Shared, Self::Apart];
+        Ok(if machine::cores()?.len() > 1 { all } else { &all[..1] })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Apart => "apart",
+        }
+    }
+}
+
 /// CPU seconds until the objects of some apps were there.
 struct Spent {
     drover: f64,
@@ -143,6 +175,7 @@ impl WatchedStack {
     async fn measure(
         &self,
         by: By,
+        cores: Cores,
         apps: &[App],
         order: impl AsyncFnOnce(&Self, &[App]) -> Result<Vec<Instant>>,
     ) -> Result<(Vec<Duration>, Spent)> {
@@ -150,11 +183,13 @@ impl WatchedStack {
             world::each(apps.len(), async |at| apps[at].prepare(&self.stack.client).await).await?;
         }
         self.bare.settled().await?;
+        let apart = (cores == Cores::Apart).then(|| Apart::new(&self.member_programs()?)).transpose()?;
         let (before, busy) = (self.stack.cpu()?, machine::busy());
         let began = order(self, apps).await?;
         let took = self.wait(apps, &began).await?;
         let (cpu, _) = self.stack.cpu()?.since(&before);
         let spent = Spent { drover: cpu.drover, postgres: cpu.postgres, all: machine::busy() - busy };
+        drop(apart);
         if by == By::Bare {
             self.bare.settled().await?;
             self.bare.remove().await?;
@@ -171,7 +206,7 @@ pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
     /// p99 of Drover beyond that of the bare client, in milliseconds.
     const BEYOND: f64 = 60.0;
     let seconds = size.of(60, 2);
-    let world = WatchedStack::start(size).await?;
+    let world = WatchedStack::start(size, size.of(30, 2)).await?;
     let heads = ["apps a second", "client", "apps", "load before", "p50 [ms]", "p90 [ms]", "p99 [ms]", "most [ms]"];
     let mut table = Table::new("latency", heads.into_iter().chain(CPU));
     let first = apps("first", 1, |_| 1);
@@ -202,7 +237,7 @@ pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
                 }
                 Ok(began)
             };
-            let (took, spent) = world.measure(by, &apps, steady).await?;
+            let (took, spent) = world.measure(by, Cores::Shared, &apps, steady).await?;
             let times = spread(&took);
             slow.push(times[2]);
             let mut row = vec![rate.to_string(), by.name().to_owned(), apps.len().to_string(), load];
@@ -231,45 +266,55 @@ pub async fn rollout(size: Size, report: &mut Report) -> Result<()> {
     /// CPU of Drover and Postgres, in milliseconds per app.
     const OWN_CPU: f64 = 25.0;
     let (count, rounds) = size.of((200, 3), (5, 1));
-    let world = WatchedStack::start(size).await?;
-    let heads = ["round", "client", "apps", "load before", "all there [s]", "apps/s"];
+    // Room for 4,900 pods at the end, 4,200 of Drover and 700 of the bare client.
+    let world = WatchedStack::start(size, size.of(50, 2)).await?;
+    let heads = ["round", "cores", "client", "apps", "load before", "all there [s]", "apps/s"];
     let mut table = Table::new("rollout", heads.into_iter().chain(CPU));
-    let (mut rates, mut own) = ([Vec::new(), Vec::new()], Vec::new());
+    let (mut rates, mut beside_bare, mut own) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
-        for (at, by) in By::BOTH.into_iter().enumerate() {
-            let apps = apps(&format!("{}-{round}", by.name()), count, |at| 3 + u32::from(at % 2 == 1));
-            let load = machine::load();
-            let at_once = async |world: &WatchedStack, apps: &[App]| {
-                let began = Instant::now();
-                match by {
-                    By::Drover => world::each(apps.len(), async |at| world.order(by, &apps[at]).await).await?,
-                    By::Bare => drop(futures::future::try_join_all(apps.iter().map(|app| world.order(by, app))).await?),
+        for &cores in Cores::possible()? {
+            let mut pair = Vec::new();
+            for by in By::BOTH {
+                let apps = apps(&format!("{}-{}-{round}", by.name(), cores.name()), count, |at| 3 + u32::from(at % 2 == 1));
+                let load = machine::load();
+                let at_once = async |world: &WatchedStack, apps: &[App]| {
+                    let began = Instant::now();
+                    match by {
+                        By::Drover => world::each(apps.len(), async |at| world.order(by, &apps[at]).await).await?,
+                        By::Bare => drop(futures::future::try_join_all(apps.iter().map(|app| world.order(by, app))).await?),
+                    }
+                    Ok(vec![began; apps.len()])
+                };
+                let (took, spent) = world.measure(by, cores, &apps, at_once).await?;
+                let took = took.into_iter().max().unwrap_or_default().as_secs_f64();
+                ensure!(took > 0.0, "nothing was rolled out");
+                pair.push(count as f64 / took);
+                // With shared cores it takes longer, and the first statuses of more pods count.
+                if by == By::Drover && cores == Cores::Shared {
+                    own.push(spent.own(count));
                 }
-                Ok(vec![began; apps.len()])
-            };
-            let (took, spent) = world.measure(by, &apps, at_once).await?;
-            let took = took.into_iter().max().unwrap_or_default().as_secs_f64();
-            ensure!(took > 0.0, "nothing was rolled out");
-            rates[at].push(count as f64 / took);
-            if by == By::Drover {
-                own.push(spent.own(count));
+                let mut row = [round.to_string(), cores.name().to_owned(), by.name().to_owned(), count.to_string(), load].to_vec();
+                row.extend([took, count as f64 / took].map(cell));
+                row.extend(spent.cells(by, count));
+                table.row(row);
             }
-            let mut row = vec![round.to_string(), by.name().to_owned(), count.to_string(), load, cell(took), cell(count as f64 / took)];
-            row.extend(spent.cells(by, count));
-            table.row(row);
+            if cores == Cores::Apart {
+                rates.push(pair[0]);
+                beside_bare.push(pair[0] / pair[1]);
+            }
         }
     }
     report.tables.push(table);
-    let [rate, bare] = rates.map(|rates| drover_report::percentile(&rates, 0.5));
+    let median = |values: &[f64]| drover_report::percentile(values, 0.5);
     let what = format!("{count} apps at once to {MEMBERS} members");
-    report.checks.push(Check::at_least(&what, 30.0, rate, "apps/s"));
-    report.checks.push(Check::at_least(format!("{what}, beside the bare client"), BESIDE_BARE, rate / bare, "times"));
-    report.checks.push(Check::at_most(
-        format!("{what}: CPU of Drover and Postgres per app"),
-        OWN_CPU,
-        drover_report::percentile(&own, 0.5),
-        "ms",
-    ));
+    if rates.is_empty() {
+        report.finding("rollout: this machine has one core, so the members could not have cores of their own");
+    } else {
+        let what = format!("{what}, which have cores of their own");
+        report.checks.push(Check::at_least(&what, 30.0, median(&rates), "apps/s"));
+        report.checks.push(Check::at_least(format!("{what}, beside the bare client"), BESIDE_BARE, median(&beside_bare), "times"));
+    }
+    report.checks.push(Check::at_most(format!("{what}, cores shared: CPU of Drover and Postgres per app"), OWN_CPU, median(&own), "ms"));
     world.stop().await
 }
 
