@@ -21,10 +21,12 @@ impl Below {
         let kinds: Vec<&str> = wanted.iter().map(|(kind, _)| kind.name).collect();
         let above: Vec<&str> = wanted.iter().map(|(_, path)| *path).collect();
         // Paths below another begin with it and '/'. The byte after '/' is '0', which ends the range in the index on kind and path. Others that
-        // begin with it, such as a.b beside a, are in the range too.
-        let query = sqlx::query_as(select!(
-            "join unnest($1::text[], $2::text[]) as wanted (of_kind, above)
-                on kind = of_kind and path >= above and path < above || '0' and (path = above or path > above || '/') order by path"
+        // begin with it, such as a.b beside a, are in the range too. `offset 0` keeps the inner query apart: as a plain join Postgres
+        // expects so many rows that it reads the whole table instead of the index.
+        let query = sqlx::query_as(concat!(
+            "select found.* from unnest($1::text[], $2::text[]) as wanted (of_kind, above) cross join lateral (",
+            select!("where kind = of_kind and path >= above and path < above || '0' and (path = above or path > above || '/') offset 0"),
+            ") found order by path"
         ));
         Ok(Self(query.bind(kinds).bind(above).fetch_all(db).await?))
     }

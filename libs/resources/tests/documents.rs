@@ -346,6 +346,25 @@ async fn documents_below_several_others_are_read_together() {
 }
 
 #[tokio::test]
+async fn documents_below_others_are_read_without_the_rest_of_the_table() {
+    let stack = Stack::start().await;
+    let mut db = stack.store.acquire().await.unwrap();
+    let fill = "insert into resource (id, kind, path, name, metadata, spec)
+        select gen_random_uuid(), 'farm', '/v2/farms/f' || farm, 'f' || farm, '{}', '{}' from generate_series(1, 5000) farm";
+    sqlx::query(fill).execute(&mut *db).await.unwrap();
+    sqlx::query("analyze resource").execute(&mut *db).await.unwrap();
+    // The view counts what the transaction that asks has read.
+    let mut tx = stack.store.begin().await.unwrap();
+    // As Postgres plans a prepared statement that is used often.
+    sqlx::query("set local plan_cache_mode = force_generic_plan").execute(&mut *tx).await.unwrap();
+    let found = resources::Below::read(&mut tx, &[(&FARM, "/v2/farms/f17"), (&COW, "/v2/farms/f17")]).await.unwrap();
+    let read = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relid = 'resource'::regclass";
+    let read: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+    assert!(found.at::<FarmSpec>(&FARM, "/v2/farms/f17").unwrap().is_some());
+    assert!(read < 10, "{read} documents were read to find one");
+}
+
+#[tokio::test]
 async fn lists_are_in_order_of_creation_and_pages_survive_a_deletion() {
     let stack = Stack::start().await;
     stack.post("/v2/farms", named("a")).await.is(201);

@@ -147,15 +147,10 @@ fn changes_only_values(change: &Change<'_>) -> Result<bool, Problem> {
 async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let (Some(after), Some(parent)) = (change.after, COMPOSITE_PROFILE.within(change.path)) else { return Ok(()) };
     let app = after.spec::<ProfileSpec>().map_err(Problem::internal)?.app;
-    let sql = "select exists (select from resource where kind = $1 and starts_with(path, $2) and path <> $3 and spec ->> 'app' = $4)";
-    let taken: bool = sqlx::query_scalar(sql)
-        .bind(PROFILE.name)
-        .bind(format!("{parent}/"))
-        .bind(change.path)
-        .bind(&app)
-        .fetch_one(tx)
-        .await
-        .map_err(Error::from)?;
+    let sql = "select exists (select from resource
+        where kind = $1 and path > $2::text || '/' and path < $2 || '0' and path <> $3 and spec ->> 'app' = $4)";
+    let taken: bool =
+        sqlx::query_scalar(sql).bind(PROFILE.name).bind(parent).bind(change.path).bind(&app).fetch_one(tx).await.map_err(Error::from)?;
     if taken {
         return Err(codes::ALREADY_EXISTS
             .problem("App already has an AppProfile")
