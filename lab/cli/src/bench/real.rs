@@ -76,9 +76,7 @@ impl WatchedStack {
 
     async fn stop(mut self) -> Result<()> {
         self.watches.shutdown().await;
-        // Before its members, which it would report to be unreachable.
-        self.stack.drover.stop();
-        self.planes.stop().await
+        self.stack.stop(self.planes).await
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::planes::Planes;
 use super::process::{self, Members, Program, Simulated};
 use super::{machine, world};
 use drover::hub::Client;
@@ -83,6 +84,15 @@ impl Stack {
         let began = Instant::now();
         (self.drover, self.client) = process::up(&self.folder.path().join("data")).await?;
         Ok(began)
+    }
+
+    /// Ends everything: Drover before its members, which it would report to be unreachable.
+    ///
+    /// # Errors
+    /// The control planes do not stop.
+    pub async fn stop(mut self, members: Planes) -> Result<()> {
+        self.drover.stop();
+        members.stop().await
     }
 
     /// CPU used so far.

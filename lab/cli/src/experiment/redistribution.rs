@@ -115,9 +115,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
         }
     }
     bar.finish_and_clear();
-    // The files of the members are in the folder of the stack.
-    planes.stop().await?;
-    drop(stack);
+    stack.stop(planes).await?;
     let mut report = report(&samples);
     report.tables.insert(0, described);
     let what = if args.members == Kind::Local { "real control planes" } else { "simulated clusters" };

@@ -62,7 +62,7 @@ impl ClusterFleet {
     /// # Errors
     /// The control planes do not stop.
     pub async fn stop(self) -> Result<()> {
-        self.planes.stop().await
+        self.stack.stop(self.planes).await
     }
 
     /// Deploys the applications of a draw one after the other, and removes them again.
