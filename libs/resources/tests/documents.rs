@@ -350,10 +350,11 @@ async fn documents_below_others_are_read_without_the_rest_of_the_table() {
     let stack = Stack::start().await;
     let mut db = stack.store.acquire().await.unwrap();
     let fill = "insert into resource (id, kind, path, name, metadata, spec)
-        select gen_random_uuid(), 'farm', '/v2/farms/f' || farm, 'f' || farm, '{}', '{}' from generate_series(1, 5000) farm";
+        select gen_random_uuid(), 'farm', '/v2/farms/' || name, name, jsonb_build_object('name', name), '{}'
+        from generate_series(1, 5000) farm, concat('f', farm) name";
     sqlx::query(fill).execute(&mut *db).await.unwrap();
     sqlx::query("analyze resource").execute(&mut *db).await.unwrap();
-    // The view counts what the transaction that asks has read.
+    // The view counts what the connection that asks has read, and so far this one had nothing to read.
     let mut tx = stack.store.begin().await.unwrap();
     // As Postgres plans a prepared statement that is used often.
     sqlx::query("set local plan_cache_mode = force_generic_plan").execute(&mut *tx).await.unwrap();
