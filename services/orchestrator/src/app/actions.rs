@@ -89,6 +89,7 @@ impl Actions {
 /// # Errors
 /// The query failed.
 pub async fn choose_by_label(tx: &mut PgConnection, group: &Group) -> Result<bool, Error> {
+    // The byte after '/' is '0': all paths below are in this range of the index on kind and path.
     let sql = "select exists (select from resource where kind = $1 and path > $2::text || '/' and path < $2 || '0'
         and spec ->> 'clusterSpecific' = 'true' and lower(spec -> 'clusterInfo' ->> 'scope') = 'label')";
     Ok(sqlx::query_scalar(sql).bind(CUSTOMIZATION.name).bind(&group.document.path).fetch_one(tx).await?)

@@ -147,6 +147,7 @@ fn changes_only_values(change: &Change<'_>) -> Result<bool, Problem> {
 async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let (Some(after), Some(parent)) = (change.after, COMPOSITE_PROFILE.within(change.path)) else { return Ok(()) };
     let app = after.spec::<ProfileSpec>().map_err(Problem::internal)?.app;
+    // The byte after '/' is '0': all paths below are in this range of the index on kind and path.
     let sql = "select exists (select from resource
         where kind = $1 and path > $2::text || '/' and path < $2 || '0' and path <> $3 and spec ->> 'app' = $4)";
     let taken: bool =
