@@ -1,19 +1,14 @@
 //! What workflow steps and tasks work with: own tables, the other services, the reported status of bindings, and deadlines.
 //! None of it is persisted.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
-
-use drover_api::bindings::{BindingStatus, Phase};
-use drover_api::scheduling::Interner;
-use drover_store::{Store, Timestamp, Tx};
+use drover_store::{Store, Tx};
 use drover_workflow::{Ctx, StepError, Workflow};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::config::Deadlines;
 use crate::peers::Services;
-use crate::render::digest_of_app;
+use crate::statuses::Statuses;
 use crate::traffic::Traffic;
 
 /// The environment of every workflow of this service.
@@ -112,67 +107,6 @@ impl Wakes {
 
 fn lease_lost() -> StepError {
     StepError::retry("lease lost: another engine took over this workflow")
-}
-
-/// The latest status of each binding, from the feed of resource-synchronizer. In memory only: after a restart the feed sends
-/// all of them again.
-#[derive(Clone, Default)]
-pub struct Statuses(Arc<RwLock<Known>>);
-
-#[derive(Default)]
-struct Known {
-    statuses: HashMap<Uuid, Arc<BindingStatus>>,
-    /// Since when the members of bindings have not answered, as far as this process has seen.
-    unreachable: HashMap<Uuid, Timestamp>,
-    /// Shared by all bindings of an app.
-    digests: Interner<str>,
-}
-
-impl Statuses {
-    /// The latest status of a binding, if one was reported.
-    pub fn get(&self, binding: Uuid) -> Option<Arc<BindingStatus>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).statuses.get(&binding).cloned()
-    }
-
-    /// Since when the member of a binding has not answered, without a pause; `None` if it answers.
-    pub fn unreachable_since(&self, binding: Uuid) -> Option<Timestamp> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).unreachable.get(&binding).copied()
-    }
-
-    /// The bindings of which other field managers have scaled workloads.
-    pub fn scaled(&self) -> Vec<Uuid> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.statuses.iter().filter(|(_, status)| !status.scaled.is_empty()).map(|(id, _)| *id).collect()
-    }
-
-    /// Replaces the status of a binding; `None` means that resource-synchronizer no longer has the binding.
-    pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if status.as_ref().is_some_and(|status| status.phase == Phase::Unreachable) {
-            known.unreachable.entry(binding).or_insert_with(drover_store::now);
-        } else {
-            known.unreachable.remove(&binding);
-        }
-        match status {
-            Some(mut status) => {
-                // serde_json allocates room for four elements; most bindings have one object.
-                status.objects.shrink_to_fit();
-                // Workflows compare it with the digest of the app, which is the same in all members.
-                status.digest = known.digests.intern(digest_of_app(&status.digest));
-                known.statuses.insert(binding, Arc::new(status));
-            }
-            None => {
-                known.statuses.remove(&binding);
-            }
-        }
-    }
-
-    /// Forgets all statuses, because the feed starts over. Returns the bindings that had one.
-    pub fn reset(&self) -> Vec<Uuid> {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        known.unreachable.clear();
-        known.statuses.drain().map(|(id, _)| id).collect()
-    }
 }
 
 /// The key on which a workflow parks to be woken when any operation has ended, and so has dropped its holds.

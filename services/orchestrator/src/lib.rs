@@ -16,6 +16,7 @@ pub mod peers;
 pub mod render;
 pub mod resources;
 mod routes;
+pub mod statuses;
 pub mod store;
 pub mod tasks;
 pub mod traffic;
@@ -33,12 +34,13 @@ use drover_workflow::{Engine, Settings};
 
 use app::{App, Parts};
 pub use config::{Config, Deadlines};
-use environment::{Environment, OPERATION_ENDED, Statuses, Wakes};
+use environment::{Environment, OPERATION_ENDED, Wakes};
 pub use http::traces::spans_of;
 use operation_metrics::OperationMetrics;
 use peers::Services;
 use render::{Helm, Renderer};
 pub use routes::{openapi, routes};
+use statuses::Statuses;
 use traffic::Traffic;
 use wake_signal::WakeSignal;
 

@@ -1,8 +1,9 @@
 //! Follows the synchronizer's feed `bindings`: keeps the latest status of each binding and wakes the workflows parked on it.
 //!
-//! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait or start
-//! or end a deadline, and only the first few do within a short time. The others are delivered together, and so are mere progress
-//! reports, which are most of what a cluster sends: of those only so many are delivered in a second.
+//! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait (of copies that
+//! are awaited together only the last one does) or start or end a deadline, and only the first few do within a short time. The others are
+//! delivered together, and so are mere progress reports, which are most of what a cluster sends: of those only so many are delivered in a
+//! second.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ const AT_ONCE: usize = 3;
 /// For how long wakes about mere progress are collected. Progress is only shown to users; apps that wait for others look by themselves.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// How many of them are delivered after it, those first that wait the longest.
-const PROGRESS_AT_ONCE: usize = 40;
+const PROGRESS_AT_ONCE: usize = 10;
 
 /// Reads the feed; never returns. The reader retries by itself.
 pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
@@ -47,20 +48,12 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
     for (key, status) in items {
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
-        let in_trouble = status.as_ref().is_some_and(is_in_trouble);
-        // The end of trouble ends a deadline.
-        let was_in_trouble = app.environment.statuses.get(id).is_some_and(|status| is_in_trouble(&status));
-        app.environment.statuses.set(id, status);
-        wakes.wake(app, id, in_trouble || was_in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
+        let decisive = app.environment.statuses.set(id, status);
+        wakes.wake(app, id, decisive);
         if phase == Phase::Gone {
             app.retire.send();
         }
     }
-}
-
-/// Whether a deadline runs for it.
-fn is_in_trouble(status: &BindingStatus) -> bool {
-    status.phase == Phase::Unreachable || status.unschedulable.is_some()
 }
 
 /// Wakes workflows by binding, at once or a little later. A crash loses nothing: after it the feed starts again.

@@ -211,7 +211,8 @@ impl ApplyProgress {
         deadlines: Deadlines,
     ) -> Applied {
         let now = now();
-        let (mut keys, mut until, mut notes, mut ready) = (Vec::new(), None::<Timestamp>, Vec::new(), 0);
+        let (mut waiting, mut until, mut notes, mut ready) = (Vec::new(), None::<Timestamp>, Vec::new(), 0);
+        environment.statuses.await_each(bindings.iter().map(|binding| binding.id));
         let mut apps: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
         for binding in bindings {
             let (all_applied, all_ready) = apps.entry(&binding.app).or_insert((true, true));
@@ -219,11 +220,12 @@ impl ApplyProgress {
                 (*all_applied, *all_ready) = (false, false);
                 continue;
             };
-            match readiness::assess(sent, environment.statuses.get(binding.id).as_deref(), now, &deadlines) {
+            let status = environment.statuses.get(binding.id);
+            match readiness::assess(sent, status.as_deref(), now, &deadlines) {
                 Readiness::Ready => ready += 1,
                 Readiness::Waiting { until: deadline, applied, note } => {
                     (*all_applied, *all_ready) = (*all_applied && applied, false);
-                    keys.push(binding_key(binding.id));
+                    waiting.push((binding.id, status));
                     until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                     notes.extend(note.map(|note| format!("{} on {}: {note}", binding.app, binding.member)));
                 }
@@ -261,6 +263,11 @@ impl ApplyProgress {
                 .unwrap_or(readiness::after(now, std::time::Duration::from_secs(1)));
             until = Some(until.map_or(when, |until| Timestamp(until.0.min(when.0))));
         }
+        // A dependency that is ready lets others start, one of the last bindings does nothing alone.
+        if bindings.iter().all(|binding| self.sent.contains_key(&binding.id)) {
+            environment.statuses.await_together(&waiting);
+        }
+        let keys = waiting.iter().map(|(id, _)| binding_key(*id)).collect();
         notes.insert(0, format!("{ready} of {} ready", bindings.len()));
         Applied::Waiting { keys, until: until.unwrap_or_else(|| readiness::after(now, deadlines.ready)), note: notes.join("; ") }
     }

@@ -140,6 +140,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::statuses::in_phase;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -156,25 +157,7 @@ mod tests {
     }
 
     fn status(phase: Phase) -> BindingStatus {
-        BindingStatus {
-            id: Uuid::nil(),
-            member: Default::default(),
-            digest: "d".into(),
-            fence: 5,
-            phase,
-            code: None,
-            reason: None,
-            elsewhere: false,
-            lasting: None,
-            unschedulable: None,
-            objects: vec![],
-            scaled: vec![],
-            kept: vec![],
-            released: vec![],
-            serving_after: 0,
-            tested: None,
-            bounds: None,
-        }
+        in_phase(Uuid::nil(), phase)
     }
 
     #[test]

@@ -6,8 +6,9 @@ use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_api::scheduling::{
     Amounts, AppRequest, Claim, ClaimState, Demand, DigRef, Element, Intent, MemberKey, PlacementTerms, PodGroup, PodsOnNode,
 };
-use drover_orchestrator::environment::{Environment, Statuses, Wakes, binding_key};
+use drover_orchestrator::environment::{Environment, Wakes, binding_key};
 use drover_orchestrator::render::Rendered;
+use drover_orchestrator::statuses::Statuses;
 use drover_orchestrator::store::binding::{self, Binding, Role};
 use drover_orchestrator::store::deployment::{self, DeploymentState};
 use drover_orchestrator::store::{bundle, hold};
@@ -182,8 +183,9 @@ impl Base {
         for status in self.fakes.members.statuses() {
             if self.environment.statuses.get(status.id).as_deref() != Some(&status) {
                 let key = binding_key(status.id);
-                self.environment.statuses.set(status.id, Some(status));
-                engine.wake(&key);
+                if self.environment.statuses.set(status.id, Some(status)) {
+                    engine.wake(&key);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use drover_api::bindings::{BindingStatus, Phase, ScaledWorkload};
 use drover_api::scheduling::{AppRequest, MemberKey};
 
 use crate::demand::following;
-use crate::environment::Statuses;
+use crate::statuses::Statuses;
 use crate::store::binding::{ApprovedDemand, Binding};
 
 /// The request of the new copy of `old` at `to`, if it is not that of the old one. The synchronizer starts the copy with the largest number that
