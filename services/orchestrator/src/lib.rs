@@ -153,6 +153,7 @@ async fn parts(
         measured: app::measured::Measured::default(),
         agent_reports: app::agents::Reports::default(),
         unclaimed: app::claims::Unclaimed::default(),
+        resized: app::claims::Resized::default(),
         growth: app::growth::GrowthAttempts::default(),
         relief_attempts: app::reliefs::ReliefAttempts::default(),
         dividing: app::bounds::Dividing::default(),

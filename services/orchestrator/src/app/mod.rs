@@ -82,6 +82,8 @@ pub struct Parts {
     pub agent_reports: agents::Reports,
     /// Copies whose claims do not follow what runs.
     pub unclaimed: claims::Unclaimed,
+    /// Copies whose claims differ from what was approved.
+    pub resized: claims::Resized,
     /// When room was made for those.
     pub growth: growth::GrowthAttempts,
     /// Where apps suffer and no plan helped.

@@ -184,11 +184,11 @@ pub async fn set_content(tx: &mut PgConnection, id: Uuid, digest: &str, request:
     Ok(())
 }
 
-/// The serving bindings among these ids, and those whose claim was resized, each with the demand that was approved.
+/// The serving bindings among these ids, each with the demand that was approved.
 ///
 /// # Errors
 /// The query failed.
-pub async fn scaled_or_resized(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<(Binding, Demand)>> {
+pub async fn serving(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<(Binding, Demand)>> {
     #[derive(FromRow)]
     struct WithDemand {
         #[sqlx(flatten)]
@@ -197,12 +197,22 @@ pub async fn scaled_or_resized(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResu
     }
     let rows: Vec<WithDemand> = sqlx::query_as(
         "select binding.*, deployment_app.demand from binding join deployment_app using (dig_id, app)
-        where role = 'current' and (binding.id = any($1) or binding.request -> 'demand' <> deployment_app.demand)",
+        where role = 'current' and binding.id = any($1)",
     )
     .bind(ids)
     .fetch_all(tx)
     .await?;
     Ok(rows.into_iter().map(|found| (found.row.into(), found.demand.0)).collect())
+}
+
+/// The serving bindings whose claim was resized. It reads all bindings.
+///
+/// # Errors
+/// The query failed.
+pub async fn resized(tx: &mut PgConnection) -> StoreResult<Vec<Uuid>> {
+    let sql = "select binding.id from binding join deployment_app using (dig_id, app)
+        where role = 'current' and request -> 'demand' <> demand";
+    Ok(sqlx::query_scalar(sql).fetch_all(tx).await?)
 }
 
 /// What was approved for the app of a binding.
