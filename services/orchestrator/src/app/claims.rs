@@ -35,8 +35,8 @@ impl Unclaimed {
 }
 
 /// How often all copies are compared with what was approved for them, which costs more the more copies there are. In between only those are
-/// looked at that are reported as scaled, and those whose claims were resized when they were looked at last. So a claim that a move or another
-/// process has resized, of a copy that is not reported as scaled, is corrected this much later.
+/// looked at that are reported as scaled, and those whose claims were resized when they were looked at last. So a claim that a move, an update
+/// or another process has resized, of a copy that is not reported as scaled, is corrected at most this much later.
 const LOOK_AT_ALL: Duration = Duration::from_secs(60);
 
 /// The copies whose claims are known to be resized.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::environment::binding_key;
+use crate::statuses::News;
 
 /// Statuses that follow others within this time are fetched with one request. A cluster that starts pods changes many statuses in quick
 /// succession; a request for each would take more CPU time than the statuses. A status after a pause is fetched at once.
@@ -48,8 +49,8 @@ fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStat
     for (key, status) in items {
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
-        let decisive = app.environment.statuses.set(id, status);
-        wakes.wake(app, id, decisive);
+        let news = app.environment.statuses.set(id, status);
+        wakes.wake(app, id, news);
         if phase == Phase::Gone {
             app.retire.send();
         }
@@ -138,6 +139,11 @@ impl WakeBatch {
         }
     }
 
+    /// Whether another one would have to wait for longer than a period.
+    fn is_full(&self) -> bool {
+        self.pending().waiting.len() >= self.at_most
+    }
+
     /// Delivers what waits, period by period, until nothing does.
     async fn deliver(self: Arc<Self>, app: App) {
         loop {
@@ -166,12 +172,15 @@ impl Default for BindingWakes {
 }
 
 impl BindingWakes {
-    fn wake(&self, app: &App, id: Uuid, decisive: bool) {
-        if decisive {
-            self.progress.pending().waiting.remove(&id);
-            self.decisive.wake(app, id);
-        } else {
-            self.progress.wake(app, id);
+    fn wake(&self, app: &App, id: Uuid, news: News) {
+        match news {
+            News::Decisive => {
+                self.progress.pending().waiting.remove(&id);
+                self.decisive.wake(app, id);
+            }
+            // It will not be taken back, so it must not make others wait: it is shown if there is little else to show.
+            News::ReadyBeforeOthers if self.progress.is_full() => drop(self.progress.pending().waiting.remove(&id)),
+            News::ReadyBeforeOthers | News::Progress => self.progress.wake(app, id),
         }
     }
 }
@@ -205,6 +214,19 @@ mod tests {
         assert!(!pending.add(a, 0));
         assert_eq!(pending.take(2), [d, a]);
         assert!(!pending.scheduled);
+    }
+
+    #[test]
+    fn batch_is_full_when_one_period_delivers_no_more() {
+        let batch = WakeBatch::new(Duration::ZERO, 0, 2);
+        let [a, b] = [1, 2].map(Uuid::from_u128);
+        batch.pending().push(a);
+        batch.pending().push(a);
+        assert!(!batch.is_full());
+        batch.pending().push(b);
+        assert!(batch.is_full());
+        assert_eq!(batch.pending().take(2), [a, b]);
+        assert!(!batch.is_full());
     }
 
     #[test]

@@ -263,7 +263,7 @@ impl ApplyProgress {
                 .unwrap_or(readiness::after(now, std::time::Duration::from_secs(1)));
             until = Some(until.map_or(when, |until| Timestamp(until.0.min(when.0))));
         }
-        // A dependency that is ready lets others start, one of the last bindings does nothing alone.
+        // While some are not sent, each that is ready may let others start. When all are sent, nothing follows until all are ready.
         if bindings.iter().all(|binding| self.sent.contains_key(&binding.id)) {
             environment.statuses.await_together(&waiting);
         }

@@ -8,7 +8,7 @@ use drover_api::scheduling::{
 };
 use drover_orchestrator::environment::{Environment, Wakes, binding_key};
 use drover_orchestrator::render::Rendered;
-use drover_orchestrator::statuses::Statuses;
+use drover_orchestrator::statuses::{News, Statuses};
 use drover_orchestrator::store::binding::{self, Binding, Role};
 use drover_orchestrator::store::deployment::{self, DeploymentState};
 use drover_orchestrator::store::{bundle, hold};
@@ -183,7 +183,7 @@ impl Base {
         for status in self.fakes.members.statuses() {
             if self.environment.statuses.get(status.id).as_deref() != Some(&status) {
                 let key = binding_key(status.id);
-                if self.environment.statuses.set(status.id, Some(status)) {
+                if self.environment.statuses.set(status.id, Some(status)) == News::Decisive {
                     engine.wake(&key);
                 }
             }
