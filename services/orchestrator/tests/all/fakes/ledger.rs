@@ -1,6 +1,6 @@
 //! Placement and cluster-manager in memory: the ledger code of production, with its behaviour for repeated requests and stale fences.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ struct Inner {
     dry_decisions: usize,
     full_until_refused: Option<MemberKey>,
     troubles: HashMap<Uuid, ReleaseFault>,
+    /// Claims of which a release has failed.
+    failed: HashSet<Uuid>,
     /// Users of logical clouds: `user@cluster in namespace`.
     users: BTreeMap<Uuid, String>,
     agents: AgentOrders,
@@ -157,12 +159,22 @@ impl FakeLedger {
         self.0.lock().unwrap().troubles.clear();
     }
 
+    /// Whether a release of this claim has failed by its fault.
+    pub fn has_failed(&self, claim: Uuid) -> bool {
+        self.0.lock().unwrap().failed.contains(&claim)
+    }
+
     fn trouble_of(&self, transaction: &LedgerTransaction) -> Option<ReleaseFault> {
-        let inner = self.0.lock().unwrap();
-        transaction.changes.iter().find_map(|change| match change {
-            LedgerChange::Release { claim } => inner.troubles.get(claim).copied(),
+        let mut inner = self.0.lock().unwrap();
+        let troubled = transaction.changes.iter().find_map(|change| match change {
+            LedgerChange::Release { claim } => inner.troubles.get(claim).map(|trouble| (*claim, *trouble)),
             _ => None,
-        })
+        });
+        let (claim, trouble) = troubled?;
+        if trouble == ReleaseFault::Fails {
+            inner.failed.insert(claim);
+        }
+        Some(trouble)
     }
 
     /// The ledger as it is.
