@@ -127,27 +127,10 @@ pub(super) fn phase(role: Role, status: Option<&BindingStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statuses::in_phase;
 
     fn status(phase: Phase) -> BindingStatus {
-        BindingStatus {
-            id: Uuid::nil(),
-            member: Default::default(),
-            digest: "d".into(),
-            fence: 1,
-            phase,
-            code: None,
-            reason: Some("because".into()),
-            elsewhere: false,
-            lasting: None,
-            unschedulable: None,
-            objects: vec![],
-            scaled: vec![],
-            kept: vec![],
-            released: vec![],
-            serving_after: 0,
-            tested: None,
-            bounds: None,
-        }
+        BindingStatus { reason: Some("because".into()), ..in_phase(Uuid::nil(), phase) }
     }
 
     #[test]

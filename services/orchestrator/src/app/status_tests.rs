@@ -2,6 +2,7 @@ use drover_api::bindings::BindingStatus;
 use drover_api::status::DigAction;
 
 use super::*;
+use crate::statuses::in_phase;
 
 fn object(kind: &str, name: &str, applied: bool, ready: bool) -> ObjectStatus {
     ObjectStatus {
@@ -19,25 +20,7 @@ fn object(kind: &str, name: &str, applied: bool, ready: bool) -> ObjectStatus {
 fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<ObjectStatus>) -> AppCopy {
     let status = phase.map(|phase| {
         let member = MemberKey(member.into());
-        Arc::new(BindingStatus {
-            id: Uuid::nil(),
-            member,
-            digest: "d".into(),
-            fence: 1,
-            phase,
-            code: None,
-            reason: None,
-            elsewhere: false,
-            lasting: None,
-            unschedulable: None,
-            objects: vec![],
-            scaled: vec![],
-            kept: vec![],
-            released: vec![],
-            serving_after: 0,
-            tested: None,
-            bounds: None,
-        })
+        Arc::new(BindingStatus { member, ..in_phase(Uuid::nil(), phase) })
     });
     AppCopy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }
 }
