@@ -80,10 +80,10 @@ pub struct Parts {
     pub measured: measured::Measured,
     /// What agents reported last.
     pub agent_reports: agents::Reports,
-    /// Copies whose claims do not follow what runs.
-    pub unclaimed: claims::Unclaimed,
     /// Copies whose claims differ from what was approved.
     pub resized: claims::Resized,
+    /// Copies whose claims do not follow what runs.
+    pub unclaimed: claims::Unclaimed,
     /// When room was made for those.
     pub growth: growth::GrowthAttempts,
     /// Where apps suffer and no plan helped.

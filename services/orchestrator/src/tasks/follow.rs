@@ -1,9 +1,9 @@
 //! Follows the synchronizer's feed `bindings`: keeps the latest status of each binding and wakes the workflows parked on it.
 //!
-//! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait (of copies that
-//! are awaited together only the last one does) or start or end a deadline, and only the first few do within a short time. The others are
-//! delivered together, and so are mere progress reports, which are most of what a cluster sends: of those only so many are delivered in a
-//! second.
+//! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait or start
+//! or end a deadline, and only the first few do within a short time. Of copies that are awaited together only the last one that becomes
+//! ready may end the wait. The other statuses are delivered together, and so are mere progress reports, which are most of what a cluster
+//! sends: of those only so many are delivered in a second.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -178,7 +178,7 @@ impl BindingWakes {
                 self.progress.pending().waiting.remove(&id);
                 self.decisive.wake(app, id);
             }
-            // It will not be taken back, so it must not make others wait: it is shown if there is little else to show.
+            // Nothing decisive follows for this copy, which would take it out of the queue: it is shown only while the queue is short.
             News::ReadyBeforeOthers if self.progress.is_full() => drop(self.progress.pending().waiting.remove(&id)),
             News::ReadyBeforeOthers | News::Progress => self.progress.wake(app, id),
         }

@@ -255,7 +255,8 @@ impl ApplyProgress {
             return Applied::All;
         }
         // Those not sent yet wait for the end of a dependency's delay, not for a status.
-        for binding in bindings.iter().filter(|binding| !self.sent.contains_key(&binding.id)) {
+        let unsent: Vec<&Binding> = bindings.iter().filter(|binding| !self.sent.contains_key(&binding.id)).collect();
+        for binding in &unsent {
             let when = self
                 .may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings)
                 .err()
@@ -264,7 +265,7 @@ impl ApplyProgress {
             until = Some(until.map_or(when, |until| Timestamp(until.0.min(when.0))));
         }
         // While some are not sent, each that is ready may let others start. When all are sent, nothing follows until all are ready.
-        if bindings.iter().all(|binding| self.sent.contains_key(&binding.id)) {
+        if unsent.is_empty() {
             environment.statuses.await_together(&waiting);
         }
         let keys = waiting.iter().map(|(id, _)| binding_key(*id)).collect();
