@@ -1,6 +1,6 @@
 //! The HTTP client of a member: the layers that kube itself would use, on connections with smaller buffers.
 //!
-//! There are five to seven connections to each member, most of them watches, and a fleet has a thousand members. A connection as kube
+//! At rest there are five to seven connections to each member, most of them watches, and a fleet has a thousand members. A connection as kube
 //! builds it may keep a read buffer of 400 KiB, and unused connections stay open for 90 s.
 
 use std::time::Duration;
@@ -24,8 +24,9 @@ use crate::reach::{PermittedResolver, Reach};
 
 /// Read buffer of a connection in bytes, which is also the largest head of an answer.
 const BUFFER: usize = 8 << 10;
-/// How many unused connections are kept for later requests.
-const IDLE: usize = 4;
+/// How many unused connections are kept for later requests. A new one costs both sides a TLS handshake, so these are as many as the bindings of a
+/// member that resource-synchronizer writes at once (`WRITES` of its worker).
+const IDLE: usize = 16;
 /// How long an unused connection is kept.
 const IDLE_FOR: Duration = Duration::from_secs(20);
 
