@@ -192,6 +192,10 @@ pub(super) fn write_wakes(engine: Arc<Inner>, task: TaskHandle) -> Background {
             }
             task.active();
             let keys = engine.wakes.take_pending();
+            // A wake-up that came in between the notification and the taking was taken at once; its own notification finds nothing.
+            if keys.is_empty() {
+                continue;
+            }
             let woken = engine.wake_parked(&keys).await;
             match woken {
                 Ok(woken) if woken > 0 => engine.due.notify_one(),
