@@ -12,7 +12,7 @@ use drover_api::bindings::{BindingStatus, BoundsOrder, Phase, PolicyShare};
 use drover_api::words::SILENT;
 use drover_autoscaling::shares::{self, Patience, Place};
 use drover_members::bounds::{self as declared, PolicyName, TotalBounds};
-use drover_store::StoreError;
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -25,6 +25,8 @@ use crate::store::{bundle, next_fence};
 const AUTOSCALER: &str = "autoscaler";
 /// Times the patience for which shares rest after a change.
 const REST: f64 = 4.0;
+/// How many bundles are read by one query.
+const BUNDLES: usize = 100;
 
 /// What is remembered between passes. In memory only: after a restart bundles are read again, and patience begins anew.
 #[derive(Default)]
@@ -138,16 +140,12 @@ impl App {
             let memory = self.dividing.lock();
             digests.iter().filter(|digest| !memory.declared.contains_key(*digest)).cloned().collect()
         };
-        for digest in unknown {
-            let objects = match bundle::objects(&mut *tx, self.store.key()?, &digest).await {
-                Ok(objects) => objects,
-                // The bundle of an agent is not stored here, for example: it has no bounds.
-                Err(StoreError::NotFound) => Vec::new(),
-                Err(error) => return Err(error.into()),
-            };
-            // What an earlier version has let through without looking at it counts as no bounds.
-            let found = declared::of(&objects).unwrap_or_default();
-            self.dividing.lock().declared.insert(digest, found.into());
+        for some in unknown.chunks(BUNDLES) {
+            let objects: HashMap<String, Vec<Value>> =
+                bundle::objects_of_all(&mut *tx, self.store.key()?, some).await?.into_iter().collect();
+            // A bundle has no bounds if it is not stored here (that of an agent is not), or if an earlier version let it through without looking.
+            let bounds = |digest: &String| objects.get(digest).and_then(|objects| declared::of(objects).ok()).unwrap_or_default().into();
+            self.dividing.lock().declared.extend(some.iter().map(|digest| (digest.clone(), bounds(digest))));
         }
         let mut memory = self.dividing.lock();
         let digests: HashSet<String> = digests.into_iter().collect();

@@ -87,6 +87,20 @@ pub async fn objects(tx: &mut PgConnection, key: &SealKey, digest: &str) -> Stor
     open(key, &BUNDLES, digest, sqlx::query_as(sql).bind(digest).fetch_one(tx).await?)
 }
 
+/// The objects of bundles by digest, as [`objects`] has them of one. Digests without a bundle are left out.
+///
+/// # Errors
+/// The query failed, or a bundle is sealed with another key.
+pub async fn objects_of_all(tx: &mut PgConnection, key: &SealKey, digests: &[String]) -> StoreResult<Vec<(String, Vec<Value>)>> {
+    let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = any($1)";
+    let rows: Vec<(String, Option<Sealed>, Option<Vec<u8>>)> = sqlx::query_as(sql).bind(digests).fetch_all(tx).await?;
+    let opened = rows.into_iter().map(|(digest, sealed, plain)| {
+        let objects = open(key, &BUNDLES, &digest, (sealed, plain))?;
+        Ok((digest, objects))
+    });
+    opened.collect()
+}
+
 /// The objects of a bundle in this member.
 ///
 /// # Errors
