@@ -15,13 +15,15 @@ use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, SealKey, Store, StoreConfig, StoreError};
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::group_commit::GroupCommit;
 use crate::recent_bundles::RecentBundles;
 use crate::shared::Shared;
 use crate::store;
 use crate::store::bundles::{SealedBundle, is_export};
+use crate::store::inventory::{Answered, Intention, Replicas};
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,9 @@ pub enum Error {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The database failed to carry out a statement with the writes of several bindings.
+    #[error(transparent)]
+    Group(#[from] Arc<StoreError>),
     /// A member failed or refused.
     #[error(transparent)]
     Member(#[from] MemberError),
@@ -62,9 +67,9 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let detail = error.to_string();
         match error {
-            Error::Store(StoreError::Unavailable { .. }) => Self::failed(codes::STORE_UNAVAILABLE, error),
-            Error::Store(ref store) if store.is_contended() => Self::failed(codes::STORE_UNAVAILABLE, error),
-            Error::Store(_) | Error::Member(_) | Error::Injected(_) => Self::internal(error),
+            Error::Store(ref store) if is_away(store) => Self::failed(codes::STORE_UNAVAILABLE, error),
+            Error::Group(ref store) if is_away(store) => Self::failed(codes::STORE_UNAVAILABLE, error),
+            Error::Store(_) | Error::Group(_) | Error::Member(_) | Error::Injected(_) => Self::internal(error),
             Error::Bundle(_) | Error::Repeated(_) => codes::INVALID.problem(detail),
             Error::StaleFence => codes::STALE_FENCE.problem(detail),
             Error::UnknownBundle(_) => codes::REFERENCE_NOT_FOUND.problem(detail),
@@ -74,9 +79,9 @@ impl From<Error> for Problem {
     }
 }
 
-/// How many writes to members may use the database at once. A hundred members with sixteen writes each would otherwise take all ten
-/// connections of the store, and requests from outside need some too.
-const STORE_WRITES: usize = 6;
+fn is_away(store: &StoreError) -> bool {
+    matches!(store, StoreError::Unavailable(_)) || store.is_contended()
+}
 
 /// The pod network of each member that has one.
 pub type Networks = BTreeMap<MemberKey, String>;
@@ -132,18 +137,34 @@ pub struct App {
     listed: Arc<Mutex<BTreeSet<MemberKey>>>,
     /// Whether the list of members has been received, so that a member without a worker is not registered.
     members_known: Arc<AtomicBool>,
-    store_writes: Arc<Semaphore>,
+    /// What is about to be applied to members.
+    pub intentions: GroupCommit<Intention, Option<Replicas>>,
+    /// What members have answered.
+    pub answers: GroupCommit<Answered, ()>,
     recent_bundles: Arc<RecentBundles>,
     /// Values that bindings have in common, kept once.
     pub shared: Arc<Shared>,
 }
 
-impl App {
-    /// Waits until a write to a member may use the database. Dropping the permit lets the next one begin.
-    pub async fn turn_to_write(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.store_writes).acquire_owned().await.expect("the semaphore is never closed")
-    }
+/// Writes intentions to the database.
+fn intentions(store: &Store) -> GroupCommit<Intention, Option<Replicas>> {
+    let store = store.clone();
+    GroupCommit::new(move |all| {
+        let store = store.clone();
+        Box::pin(async move { store::inventory::intend(&store, all).await })
+    })
+}
 
+/// Writes answers to the database.
+fn answers(store: &Store) -> GroupCommit<Answered, ()> {
+    let store = store.clone();
+    GroupCommit::new(move |all| {
+        let store = store.clone();
+        Box::pin(async move { store::inventory::applied(&store, all).await.map(|()| vec![(); all.len()]) })
+    })
+}
+
+impl App {
     /// A member's current kubeconfig.
     pub async fn credential(&self, member: &MemberKey) -> Result<MemberCredential, PeerError> {
         let cluster_manager: cluster_manager::Client = self.cluster_manager.clone().into();
@@ -175,6 +196,8 @@ impl App {
             statuses.publish(row.desired.id.to_string(), Some(first_status(&shared.row(row))));
         }
         Ok(Self {
+            intentions: intentions(&store),
+            answers: answers(&store),
             store,
             hub,
             statuses,
@@ -188,7 +211,6 @@ impl App {
             listed: Arc::default(),
             members_known: Arc::default(),
             names_due: Arc::default(),
-            store_writes: Arc::new(Semaphore::new(STORE_WRITES)),
             recent_bundles: Arc::default(),
             shared: Arc::new(shared),
         })

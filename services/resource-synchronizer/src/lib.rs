@@ -18,6 +18,7 @@
 mod app;
 mod config;
 mod gateways;
+mod group_commit;
 mod http;
 mod links;
 mod names;

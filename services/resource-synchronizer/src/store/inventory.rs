@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use drover_api::bindings::{DesiredBinding, DesiredState};
-use drover_members::{Applied, Object, ObjectId, Scaled};
+use drover_members::{Applied, ObjectId, Scaled};
 use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
@@ -61,53 +61,86 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
 /// The numbers of replicas that other field managers have chosen for workloads.
 pub type Replicas = BTreeMap<ObjectId, i32>;
 
-/// Records which objects are about to be applied, and that the member may have leftovers of these kinds from now on. Returns `None`, and
-/// writes nothing, if the desired state has changed in the meantime.
+/// Objects that are about to be applied for a binding.
+pub struct Intention {
+    /// The desired state that they follow from.
+    pub desired: DesiredBinding,
+    /// The objects, each with the digest of what is applied.
+    pub objects: Vec<(Arc<ObjectId>, Arc<str>)>,
+    /// Whether to return how many replicas the same app's workloads have in other members.
+    pub elsewhere: bool,
+}
+
+/// Records which objects are about to be applied, and that their members may have leftovers of these kinds from now on. Returns `None` for an
+/// intention, and writes nothing of it, if the desired state has changed in the meantime.
 ///
-/// If asked for, it returns the numbers of replicas of the same app's workloads in other members; the largest where there are several.
-pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object], elsewhere: bool) -> StoreResult<Option<Replicas>> {
-    let column = |of: fn(&Object) -> &str| objects.iter().map(of).map(str::to_owned).collect::<Vec<String>>();
-    let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
-    let (recorded, running): (bool, Json<Vec<Running>>) = sqlx::query_as(
+/// Where it is asked for, the numbers of replicas are those that others have chosen in other members; the largest where there are several.
+pub async fn intend(store: &Store, intentions: &[Intention]) -> StoreResult<Vec<Option<Replicas>>> {
+    let of = |column: fn(&DesiredBinding) -> &str| intentions.iter().map(|one| column(&one.desired)).collect::<Vec<&str>>();
+    let groups: Vec<String> = intentions.iter().map(|one| one.desired.dig.id.to_string()).collect();
+    // Each with the number of its intention, from one: two of the same binding may come together, and only one is newest.
+    let objects: Vec<(i64, &ObjectId, &str)> = (1..)
+        .zip(intentions)
+        .flat_map(|(number, one)| one.objects.iter().map(move |(object, digest)| (number, &**object, &**digest)))
+        .collect();
+    let column = |of: fn(&ObjectId) -> &str| objects.iter().map(|(_, object, _)| of(object)).collect::<Vec<&str>>();
+    // The order of what is inserted is the same in all statements, so that two of them wait for each other at the first row.
+    let rows: Vec<(i64, Json<Vec<Running>>)> = sqlx::query_as(
         "with newest as (
-             select from binding where id = $1 and member = $7 and namespace = $8 and digest = $9 and fence = $10 and present = $11
+             select asked.*
+             from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bool[], $7::bool[], $8::text[], $9::text[])
+                  with ordinality as asked (id, member, namespace, digest, fence, present, elsewhere, dig, app, number)
+             cross join lateral (select from binding b
+                 where b.id = asked.id and b.member = asked.member and b.namespace = asked.namespace and b.digest = asked.digest
+                     and b.fence = asked.fence and b.present = asked.present
+                 offset 0) stored
+         ), objects as (
+             select newest.id as binding, newest.member, o.api_version, o.kind, o.namespace, o.name, o.digest
+             from unnest($10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+                  as o (number, api_version, kind, namespace, name, digest)
+             join newest using (number)
          ), kinds as (
-             insert into member_kind (member, api_version, kind)
-             select distinct $7, * from unnest($2::text[], $3::text[]) where exists (table newest) on conflict do nothing
+             insert into member_kind (member, api_version, kind) select distinct member, api_version, kind from objects order by 1, 2, 3
+             on conflict do nothing
          ), recorded as (
              insert into inventory (binding, api_version, kind, namespace, name, digest)
-             select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) where exists (table newest)
+             select binding, api_version, kind, namespace, name, digest from objects order by 1, 2, 3, 4, 5
              on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null
-             returning 1
          ), running as (
-             select i.api_version, i.kind, i.namespace, i.name, max(i.replicas) as replicas
-             from binding b join inventory i on i.binding = b.id
-             where $12 and b.dig ->> 'id' = $13 and b.app = $14 and b.member <> $7 and b.present and i.scaled_by is not null
-             group by 1, 2, 3, 4
+             select newest.number, scaled.*
+             from newest cross join lateral (select i.api_version, i.kind, i.namespace, i.name, max(i.replicas) as replicas
+                 from binding b join inventory i on i.binding = b.id
+                 where b.dig ->> 'id' = newest.dig and b.app = newest.app and b.member <> newest.member and b.present
+                     and i.scaled_by is not null
+                 group by 1, 2, 3, 4
+                 offset 0) scaled
+             where newest.elsewhere
          )
-         select exists (table recorded), coalesce((select json_agg(running) from running), '[]')",
+         select number, coalesce((select json_agg(running) from running where running.number = newest.number), '[]') from newest",
     )
-    .bind(desired.id)
-    .bind(&api_versions)
-    .bind(&kinds)
-    .bind(column(|o| &o.id.namespace))
-    .bind(column(|o| &o.id.name))
-    .bind(column(|o| &o.digest))
-    .bind(&desired.member.0)
-    .bind(&desired.namespace)
-    .bind(&*desired.digest)
-    .bind(desired.fence)
-    .bind(desired.state == DesiredState::Present)
-    .bind(elsewhere)
-    .bind(desired.dig.id.to_string())
-    .bind(&desired.app)
-    .fetch_one(&mut *store.acquire().await?)
+    .bind(intentions.iter().map(|one| one.desired.id).collect::<Vec<Uuid>>())
+    .bind(of(|desired| &desired.member.0))
+    .bind(of(|desired| &desired.namespace))
+    .bind(of(|desired| &desired.digest))
+    .bind(intentions.iter().map(|one| one.desired.fence).collect::<Vec<i64>>())
+    .bind(intentions.iter().map(|one| one.desired.state == DesiredState::Present).collect::<Vec<bool>>())
+    .bind(intentions.iter().map(|one| one.elsewhere).collect::<Vec<bool>>())
+    .bind(groups)
+    .bind(of(|desired| &desired.app))
+    .bind(objects.iter().map(|(number, ..)| *number).collect::<Vec<i64>>())
+    .bind(column(|id| &id.api_version))
+    .bind(column(|id| &id.kind))
+    .bind(column(|id| &id.namespace))
+    .bind(column(|id| &id.name))
+    .bind(objects.iter().map(|(.., digest)| *digest).collect::<Vec<&str>>())
+    .fetch_all(&mut *store.acquire().await?)
     .await?;
-    let replicas = running
-        .0
-        .into_iter()
-        .map(|Running { api_version, kind, namespace, name, replicas }| (ObjectId { api_version, kind, namespace, name }, replicas));
-    Ok(recorded.then(|| replicas.collect()))
+    let replicas = |Json(running): Json<Vec<Running>>| {
+        let of = |Running { api_version, kind, namespace, name, replicas }| (ObjectId { api_version, kind, namespace, name }, replicas);
+        running.into_iter().map(of).collect::<Replicas>()
+    };
+    let mut recorded: HashMap<i64, Replicas> = rows.into_iter().map(|(number, running)| (number, replicas(running))).collect();
+    Ok((1..).zip(intentions).map(|(number, _)| recorded.remove(&number)).collect())
 }
 
 /// A workload that another field manager has scaled.
@@ -120,31 +153,43 @@ struct Running {
     replicas: i32,
 }
 
-/// Records the member's answers to the first of these objects.
-pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: &[Applied]) -> StoreResult<()> {
-    let ids = |of: fn(&ObjectId) -> &String| objects.iter().zip(answers).map(|(object, _)| of(&object.id).clone()).collect::<Vec<String>>();
-    let uids: Vec<&str> = answers.iter().map(|applied| &*applied.uid).collect();
-    let generations: Vec<Option<i64>> = answers.iter().map(|applied| applied.generation).collect();
-    let scaled_by: Vec<Option<&str>> = answers.iter().map(|applied| applied.scaled.as_ref().map(|scaled| scaled.by.as_str())).collect();
-    let replicas: Vec<Option<i32>> = answers.iter().map(|applied| applied.scaled.as_ref().map(|scaled| scaled.replicas)).collect();
-    let versions: Vec<&str> = answers.iter().map(|applied| applied.resource_version.as_str()).collect();
+/// What a member answered when objects of a binding were applied.
+pub struct Answered {
+    pub binding: Uuid,
+    pub answers: Vec<(Arc<ObjectId>, Applied)>,
+}
+
+/// Records answers of members, of the objects that are still in the inventory.
+pub async fn applied(store: &Store, answered: &[Answered]) -> StoreResult<()> {
+    let all: Vec<(Uuid, &ObjectId, &Applied)> =
+        answered.iter().flat_map(|one| one.answers.iter().map(|(object, applied)| (one.binding, &**object, applied))).collect();
+    let ids = |of: fn(&ObjectId) -> &str| all.iter().map(|(_, object, _)| of(object)).collect::<Vec<&str>>();
+    let scaled = || all.iter().map(|(.., applied)| applied.scaled.as_ref());
+    // Written as an insert that always finds its row, because the plan of an update from a list may read the whole table.
     sqlx::query(
-        "update inventory i set uid = a.uid, generation = a.generation, resource_version = a.resource_version,
-             scaled_by = a.scaled_by, replicas = a.replicas
-         from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::integer[])
-              as a (api_version, kind, namespace, name, uid, generation, resource_version, scaled_by, replicas)
-         where i.binding = $1 and (i.api_version, i.kind, i.namespace, i.name) = (a.api_version, a.kind, a.namespace, a.name)",
+        "insert into inventory (binding, api_version, kind, namespace, name, digest, uid, generation, resource_version, scaled_by, replicas)
+         select a.binding, a.api_version, a.kind, a.namespace, a.name, known.digest, a.uid, a.generation, a.resource_version, a.scaled_by,
+             a.replicas
+         from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[],
+                  $10::integer[])
+              as a (binding, api_version, kind, namespace, name, uid, generation, resource_version, scaled_by, replicas)
+         cross join lateral (select i.digest from inventory i
+             where (i.binding, i.api_version, i.kind, i.namespace, i.name) = (a.binding, a.api_version, a.kind, a.namespace, a.name)
+             offset 0) known
+         order by 1, 2, 3, 4, 5
+         on conflict (binding, api_version, kind, namespace, name) do update set uid = excluded.uid, generation = excluded.generation,
+             resource_version = excluded.resource_version, scaled_by = excluded.scaled_by, replicas = excluded.replicas",
     )
-    .bind(binding)
+    .bind(all.iter().map(|(binding, ..)| *binding).collect::<Vec<Uuid>>())
     .bind(ids(|id| &id.api_version))
     .bind(ids(|id| &id.kind))
     .bind(ids(|id| &id.namespace))
     .bind(ids(|id| &id.name))
-    .bind(uids)
-    .bind(generations)
-    .bind(versions)
-    .bind(scaled_by)
-    .bind(replicas)
+    .bind(all.iter().map(|(.., applied)| &*applied.uid).collect::<Vec<&str>>())
+    .bind(all.iter().map(|(.., applied)| applied.generation).collect::<Vec<Option<i64>>>())
+    .bind(all.iter().map(|(.., applied)| applied.resource_version.as_str()).collect::<Vec<&str>>())
+    .bind(scaled().map(|scaled| scaled.map(|scaled| scaled.by.as_str())).collect::<Vec<Option<&str>>>())
+    .bind(scaled().map(|scaled| scaled.map(|scaled| scaled.replicas)).collect::<Vec<Option<i32>>>())
     .execute(&mut *store.acquire().await?)
     .await?;
     Ok(())

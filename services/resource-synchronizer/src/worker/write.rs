@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::binding_state::Failure;
 use super::carry;
 use crate::app::{App, Error};
-use crate::store;
+use crate::store::inventory::{Answered, Intention};
 
 /// The code of a write that a dry run has shown to be impossible.
 const PREFLIGHT: &str = "preflight_failed";
@@ -119,9 +119,10 @@ impl Write {
                 return Err(WriteEnd::Failed(Failure::against(code, &against)));
             }
         }
-        let _turn = self.app.turn_to_write().await;
+        let objects = self.due.iter().map(|object| (Arc::clone(&object.id), Arc::clone(&object.digest))).collect();
+        let intention = Intention { desired: self.desired.clone(), objects, elsewhere: self.starting.contains(&true) };
         // The preflight took time: the desired state may have changed.
-        match store::inventory::intend(&self.app.store, &self.desired, &self.due, self.starting.contains(&true)).await {
+        match self.app.intentions.write(intention).await {
             Ok(Some(elsewhere)) => {
                 let start = |(object, starting): (&Object, &bool)| elsewhere.get(&*object.id).copied().filter(|_| *starting);
                 Ok(self.due.iter().zip(&self.starting).map(start).collect())
@@ -139,8 +140,12 @@ impl Write {
         if let Err(error @ Error::Injected(_)) = done {
             return (Vec::new(), WriteEnd::Broken(error));
         }
-        let _turn = self.app.turn_to_write().await;
-        match store::inventory::applied(&self.app.store, self.desired.id, &self.due, &applied).await {
+        let answers: Vec<_> = self.due.iter().zip(&applied).map(|(object, answer)| (Arc::clone(&object.id), answer.clone())).collect();
+        let recorded = match answers.is_empty() {
+            true => Ok(()),
+            false => self.app.answers.write(Answered { binding: self.desired.id, answers }).await,
+        };
+        match recorded {
             Ok(()) => (applied, done.map_or_else(|error| WriteEnd::of(error, self.refused()), |()| WriteEnd::Done)),
             Err(error) => (Vec::new(), WriteEnd::Broken(error.into())),
         }

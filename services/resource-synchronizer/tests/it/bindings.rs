@@ -268,6 +268,50 @@ async fn object_name_belongs_to_one_group_among_many_at_once() {
 }
 
 #[tokio::test]
+async fn what_is_recorded_of_many_bindings_at_once_is_known_after_a_restart() {
+    const BINDINGS: usize = 40;
+    let mut stack = Stack::start().await;
+    let name = |at: usize, of: &str| format!("{of}{at:02}");
+    let mut first = Vec::new();
+    for at in 0..BINDINGS {
+        for value in ["1", "2"] {
+            let objects = vec![config(&name(at, "a"), value), config(&name(at, "b"), value)];
+            stack.bundle(&name(at, value), objects).await;
+        }
+        first.push(binding(&name(at, "shop"), &name(at, "1")));
+    }
+    // Every second one changes while the first versions are being written.
+    let changed = |at: usize, before: &DesiredBinding| match at % 2 {
+        0 => DesiredBinding { digest: name(at, "2").into(), fence: 2, ..before.clone() },
+        _ => before.clone(),
+    };
+    let newest: Vec<DesiredBinding> = first.iter().enumerate().map(|(at, before)| changed(at, before)).collect();
+    futures::future::join_all(first.iter().map(|desired| stack.desire(desired))).await;
+    futures::future::join_all(newest.iter().step_by(2).map(|desired| stack.desire(desired))).await;
+    for desired in &newest {
+        stack.reaches(desired, Phase::Ready).await;
+    }
+    let writes = stack.writes();
+    assert!(writes >= 2 * BINDINGS, "{writes}");
+
+    stack.restart().await;
+    for (at, desired) in newest.iter().enumerate() {
+        let status = stack.reaches(desired, Phase::Ready).await;
+        assert!(status.objects.iter().all(|object| object.applied), "{status:#?}");
+        for of in ["a", "b"] {
+            let object = stack.api::<ConfigMap>().get(&name(at, of)).await.unwrap();
+            assert_eq!(object.data.unwrap()["value"], if at % 2 == 0 { "2" } else { "1" });
+        }
+    }
+    // Another binding is written after all that was still to be done for these.
+    stack.bundle("last", vec![config("last", "1")]).await;
+    let last = binding("last", "last");
+    stack.desire(&last).await;
+    stack.reaches(&last, Phase::Ready).await;
+    assert_eq!(stack.writes(), writes + 1, "what was recorded is what the member has");
+}
+
+#[tokio::test]
 async fn created_namespace_is_deleted_when_its_last_binding_leaves_it_empty() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![config("settings", "1"), deployment("web", 1, "100m")]).await;
