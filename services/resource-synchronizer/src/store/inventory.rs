@@ -84,16 +84,16 @@ pub async fn intend(store: &Store, intentions: &[Intention]) -> StoreResult<Vec<
         .flat_map(|(number, one)| one.objects.iter().map(move |(object, digest)| (number, &**object, &**digest)))
         .collect();
     let column = |of: fn(&ObjectId) -> &str| objects.iter().map(|(_, object, _)| of(object)).collect::<Vec<&str>>();
-    // The order of what is inserted is the same in all statements, so that two of them wait for each other at the first row.
+    // `offset 0`: each row is found by its key, whatever the planner knows of the table. What is inserted has the same order in all statements, so
+    // that two of them wait for each other at the first row.
     let rows: Vec<(i64, Json<Vec<Running>>)> = sqlx::query_as(
         "with newest as (
              select asked.*
              from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bool[], $7::bool[], $8::text[], $9::text[])
                   with ordinality as asked (id, member, namespace, digest, fence, present, elsewhere, dig, app, number)
-             cross join lateral (select from binding b
-                 where b.id = asked.id and b.member = asked.member and b.namespace = asked.namespace and b.digest = asked.digest
-                     and b.fence = asked.fence and b.present = asked.present
-                 offset 0) stored
+             cross join lateral (select member, namespace, digest, fence, present from binding where binding.id = asked.id offset 0) stored
+             where (stored.member, stored.namespace, stored.digest, stored.fence, stored.present)
+                 = (asked.member, asked.namespace, asked.digest, asked.fence, asked.present)
          ), objects as (
              select newest.id as binding, newest.member, o.api_version, o.kind, o.namespace, o.name, o.digest
              from unnest($10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
