@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     /// A statement that reports each batch and ends when it is allowed to. It adds one to each number. With 13 it fails for good, else with 99
-    /// as when the database is away.
+    /// as when the database is away. With 66 it panics.
     struct Fixture {
         commits: GroupCommit<u32, u32>,
         batches: mpsc::UnboundedReceiver<Vec<u32>>,
@@ -151,6 +151,7 @@ mod tests {
             let ends = ends.clone();
             async move {
                 ends.acquire().await.unwrap().forget();
+                assert!(!numbers.contains(&66), "as if the statement had a mistake");
                 match numbers {
                     _ if numbers.contains(&13) => Err(StoreError::NotFound),
                     _ if numbers.contains(&99) => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
@@ -246,6 +247,18 @@ mod tests {
         assert_eq!(errors, [false, true, true, true]);
         assert_eq!(fixture.batches.recv().await, Some(vec![1, 99, 3]));
         assert!(fixture.batches.try_recv().is_err(), "none is tried alone");
+    }
+
+    #[tokio::test]
+    async fn writes_go_on_after_a_statement_that_panicked() {
+        let mut fixture = fixture();
+        let mut writes = fixture.behind_another(&[66, 2]).await;
+        fixture.may_end.add_permits(2);
+        for (write, is_written) in writes.drain(..).zip([true, false, false]) {
+            assert_eq!(write.await.unwrap().is_ok(), is_written);
+        }
+        fixture.may_end.add_permits(1);
+        assert_eq!(fixture.commits.write(4).await.unwrap(), 5);
     }
 
     #[tokio::test]
