@@ -79,6 +79,7 @@ impl From<Error> for Problem {
     }
 }
 
+/// Whether the database cannot be reached or was busy with the same rows, so that the request may be repeated.
 fn is_away(store: &StoreError) -> bool {
     matches!(store, StoreError::Unavailable(_)) || store.is_contended()
 }

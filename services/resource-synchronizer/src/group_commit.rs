@@ -187,6 +187,12 @@ mod tests {
         }
     }
 
+    /// The result of each write, and `None` for one that failed.
+    async fn written(writes: Vec<tokio::task::JoinHandle<Outcome<u32>>>) -> Vec<Option<u32>> {
+        let outcomes = futures::future::join_all(writes).await;
+        outcomes.into_iter().map(|outcome| outcome.unwrap().ok()).collect()
+    }
+
     #[tokio::test]
     async fn what_comes_in_during_a_statement_goes_with_the_next_one() {
         let mut fixture = fixture();
@@ -217,9 +223,7 @@ mod tests {
         let mut fixture = fixture();
         let writes = fixture.behind_another(&[1, 13, 3]).await;
         fixture.may_end.add_permits(5);
-        let outcomes = futures::future::join_all(writes).await;
-        let written: Vec<Option<u32>> = outcomes.into_iter().map(|outcome| outcome.unwrap().ok()).collect();
-        assert_eq!(written, [Some(1), Some(2), None, Some(4)]);
+        assert_eq!(written(writes).await, [Some(1), Some(2), None, Some(4)]);
     }
 
     #[tokio::test]
@@ -227,9 +231,7 @@ mod tests {
         let mut fixture = fixture();
         let writes = fixture.behind_another(&[13, 99, 3]).await;
         fixture.may_end.add_permits(4);
-        let outcomes = futures::future::join_all(writes).await;
-        let written: Vec<Option<u32>> = outcomes.into_iter().map(|outcome| outcome.unwrap().ok()).collect();
-        assert_eq!(written, [Some(1), None, None, None]);
+        assert_eq!(written(writes).await, [Some(1), None, None, None]);
         let mut batches = Vec::new();
         while let Ok(batch) = fixture.batches.try_recv() {
             batches.push(batch);

@@ -12,7 +12,6 @@ use drover_api::bindings::{BindingStatus, BoundsOrder, Phase, PolicyShare};
 use drover_api::words::SILENT;
 use drover_autoscaling::shares::{self, Patience, Place};
 use drover_members::bounds::{self as declared, PolicyName, TotalBounds};
-use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -141,8 +140,7 @@ impl App {
             digests.iter().filter(|digest| !memory.declared.contains_key(*digest)).cloned().collect()
         };
         for some in unknown.chunks(BUNDLES) {
-            let objects: HashMap<String, Vec<Value>> =
-                bundle::objects_of_all(&mut *tx, self.store.key()?, some).await?.into_iter().collect();
+            let objects = bundle::objects_of_all(&mut *tx, self.store.key()?, some).await?;
             // A bundle has no bounds if it is not stored here (that of an agent is not), or if an earlier version let it through without looking.
             let bounds = |digest: &String| objects.get(digest).and_then(|objects| declared::of(objects).ok()).unwrap_or_default().into();
             self.dividing.lock().declared.extend(some.iter().map(|digest| (digest.clone(), bounds(digest))));

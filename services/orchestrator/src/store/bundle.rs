@@ -1,7 +1,7 @@
 //! Bundles: rendered objects by digest. A bundle never changes, so writing it twice has no effect. Objects may be Secrets, so they are sealed.
 //! Which bundles may call a Service is found by keyed hashes of the names of hosts in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use drover_api::scheduling::MemberKey;
 use drover_manifest::callers;
@@ -91,7 +91,7 @@ pub async fn objects(tx: &mut PgConnection, key: &SealKey, digest: &str) -> Stor
 ///
 /// # Errors
 /// The query failed, or a bundle is sealed with another key.
-pub async fn objects_of_all(tx: &mut PgConnection, key: &SealKey, digests: &[String]) -> StoreResult<Vec<(String, Vec<Value>)>> {
+pub async fn objects_of_all(tx: &mut PgConnection, key: &SealKey, digests: &[String]) -> StoreResult<HashMap<String, Vec<Value>>> {
     let sql = "select digest, sealed, convert_to(objects::text, 'UTF8') from bundle where digest = any($1)";
     let rows: Vec<(String, Option<Sealed>, Option<Vec<u8>>)> = sqlx::query_as(sql).bind(digests).fetch_all(tx).await?;
     let opened = rows.into_iter().map(|(digest, sealed, plain)| {
