@@ -20,8 +20,11 @@ use crate::store::revision::{self, Requester, RevisionApp};
 use crate::store::{hold, overview};
 use crate::workflows::{Update, only};
 
+/// Groups whose apps are read with one query.
+const TOGETHER: usize = 100;
+
 /// Whether which clusters an element means depends on what is registered.
-fn is_open(element: &Element) -> bool {
+pub(super) fn is_open(element: &Element) -> bool {
     element.any_of.is_empty() && (element.cluster_label.is_some() || element.cluster.as_deref() == Some(MemberKey::EVERY))
 }
 
@@ -133,14 +136,15 @@ impl App {
     /// A query failed, or placement is unavailable: the first error, after all groups have been looked at.
     pub async fn extend(&self, extension: &mut Extension) -> Result<Vec<Uuid>, Error> {
         let mut db = self.store.acquire().await?;
-        let mut due = extension.due(overview::spreading(&mut db).await?);
-        if !due.is_empty() {
-            let placed_for = overview::placed_for(&mut db, &due).await?;
-            due = extension.lacking(due, &placed_for);
+        let due = extension.due(overview::spreading(&mut db).await?);
+        let mut lacking = Vec::new();
+        for some in due.chunks(TOGETHER) {
+            let ids: Vec<Uuid> = some.iter().map(|(id, _)| *id).collect();
+            lacking.extend(extension.lacking(some, &overview::spreading_apps(&mut db, &ids).await?));
         }
         drop(db);
         let (mut started, mut failed) = (Vec::new(), None);
-        for (dig, revision) in due {
+        for (dig, revision) in lacking {
             match self.extend_group(dig, revision, extension).await {
                 Ok(operation) => started.extend(operation),
                 // The others do not wait for it.
@@ -176,9 +180,7 @@ impl App {
             let lacking = meant.into_iter().filter(|meant| meant.allowed && roles(&meant.member).is_empty());
             missing.extend(lacking.filter(|meant| meant.fits).map(|meant| (id, app.app.app.clone(), meant.member)));
         }
-        if complete {
-            extension.complete.insert(id, revision);
-        }
+        extension.looked_at(id, revision, complete);
         if missing.iter().all(|one| extension.tried.contains_key(one)) {
             return Ok(None);
         }

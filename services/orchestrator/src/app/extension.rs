@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use drover_api::members::Member;
-use drover_api::scheduling::{MemberKey, MemberState};
+use drover_api::scheduling::{Element, MemberKey, MemberState};
 use uuid::Uuid;
+
+use super::everywhere::is_open;
+use crate::store::overview::SpreadingApp;
 
 /// After which time a cluster is tried again where an app did not become ready.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
@@ -14,6 +17,8 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 const SPREADS_WITHIN: Duration = Duration::from_secs(60);
 /// All groups are looked at this often in any case, for example because a cluster accepts a kind of objects that it refused.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
+/// Shortest and longest time until a group is looked at again that lacks a copy for which there is no room. It doubles.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 /// What is known of a cluster that decides whether an element means it, and whether a copy may start there.
 #[derive(PartialEq, Eq)]
@@ -27,13 +32,26 @@ struct Selectable {
     cordoned: bool,
 }
 
+impl Selectable {
+    /// Whether an element of an intent means it, by the rules of placement.
+    fn is_meant(&self, element: &Element) -> bool {
+        let matches = |wanted: &str, found: &str| wanted == MemberKey::EVERY || wanted == found;
+        let named = match (&element.cluster, &element.cluster_label) {
+            (Some(cluster), _) => matches(cluster, self.member.cluster()),
+            (None, Some(label)) => self.labels.contains(label),
+            (None, None) => false,
+        };
+        named && matches(element.cluster_provider.as_deref().unwrap_or_default(), self.member.provider())
+    }
+}
+
 /// All registered clusters, by the key of the feed.
 #[derive(Default)]
-pub struct Fleet(BTreeMap<String, Selectable>);
+struct Fleet(BTreeMap<String, Selectable>);
 
 impl Fleet {
     /// Takes changes over. Returns whether other clusters may be meant or usable now.
-    pub fn change(&mut self, reset: bool, items: Vec<(String, Option<Member>)>) -> bool {
+    fn change(&mut self, reset: bool, items: Vec<(String, Option<Member>)>) -> bool {
         let mut changed = false;
         if reset {
             let count = self.0.len();
@@ -59,54 +77,92 @@ impl Fleet {
     }
 }
 
-/// What passes know of earlier ones. After a restart all groups are looked at again.
+/// A group that lacked a copy which could not be started.
+struct Waiting {
+    since: Instant,
+    pause: Duration,
+}
+
+/// What passes know of the clusters and of earlier passes. After a restart all groups are looked at again.
 #[derive(Default)]
 pub struct Extension {
     /// When a copy of an app of a group was last started on a cluster.
     pub(super) tried: BTreeMap<(Uuid, String, MemberKey), Instant>,
     /// Groups with a copy on every cluster that they mean, with the revision that was looked at. They are left alone until they change.
-    pub(super) complete: BTreeMap<Uuid, i64>,
+    complete: BTreeMap<Uuid, i64>,
+    /// Groups that lack a copy. They are left alone for a while.
+    waiting: BTreeMap<Uuid, Waiting>,
+    fleet: Fleet,
     /// When clusters changed last.
     changed: Option<Instant>,
     /// When all groups were looked at last.
     all: Option<Instant>,
-    /// Whether this pass looks at all groups although clusters did not change.
-    resyncing: bool,
 }
 
 impl Extension {
-    /// Groups may mean other clusters now.
-    pub fn clusters_changed(&mut self) {
-        self.changed = Some(Instant::now());
+    /// Takes changes of the clusters over. Groups may mean other clusters then.
+    pub fn clusters_changed(&mut self, reset: bool, items: Vec<(String, Option<Member>)>) {
+        if self.fleet.change(reset, items) {
+            self.changed = Some(Instant::now());
+        }
     }
 
     /// The groups that a pass has to look at, of all that spread.
     pub(super) fn due(&mut self, spreading: Vec<(Uuid, i64)>) -> Vec<(Uuid, i64)> {
         self.tried.retain(|_, at| at.elapsed() < AGAIN);
-        self.resyncing = self.all.is_none_or(|all| all.elapsed() >= RESYNC);
-        if self.resyncing || self.changed.is_some_and(|changed| changed.elapsed() < SPREADS_WITHIN) {
+        let changing = self.changed.is_some_and(|changed| changed.elapsed() < SPREADS_WITHIN);
+        if changing {
+            self.waiting.clear();
+        }
+        if changing || self.all.is_none_or(|all| all.elapsed() >= RESYNC) {
             self.complete.clear();
             self.all = Some(Instant::now());
         }
         let known: BTreeSet<Uuid> = spreading.iter().map(|(id, _)| *id).collect();
         self.complete.retain(|id, _| known.contains(id));
-        spreading.into_iter().filter(|(id, revision)| self.complete.get(id) != Some(revision)).collect()
+        self.waiting.retain(|id, _| known.contains(id));
+        let waits = |id: &Uuid| self.waiting.get(id).is_some_and(|waiting| waiting.since.elapsed() < waiting.pause);
+        spreading.into_iter().filter(|(id, revision)| self.complete.get(id) != Some(revision) && !waits(id)).collect()
     }
 
-    /// Those of `due` that may lack a copy. The others were placed, so many seconds ago, after placement had heard of the last change of
-    /// clusters: they are complete.
-    pub(super) fn lacking(&mut self, due: Vec<(Uuid, i64)>, placed_for: &BTreeMap<(Uuid, i64), f64>) -> Vec<(Uuid, i64)> {
-        let steady = self.changed.and_then(|changed| changed.elapsed().checked_sub(SPREADS_WITHIN)).filter(|_| !self.resyncing);
-        let complete = |one: &(Uuid, i64)| steady.zip(placed_for.get(one)).is_some_and(|(steady, ago)| *ago < steady.as_secs_f64());
-        let (complete, lacking): (Vec<_>, Vec<_>) = due.into_iter().partition(complete);
-        self.complete.extend(complete);
+    /// Those of `due` that may lack a copy, where `apps` are the apps that they run. Placement need not be asked about the others: they
+    /// have a copy on every cluster that it could mean.
+    pub(super) fn lacking(&mut self, due: &[(Uuid, i64)], apps: &[SpreadingApp]) -> Vec<(Uuid, i64)> {
+        let mut covered: BTreeMap<Uuid, bool> = BTreeMap::new();
+        for app in apps {
+            *covered.entry(app.dig_id).or_insert(true) &= self.covers(app);
+        }
+        let (lacking, complete): (Vec<_>, Vec<_>) = due.iter().partition(|(id, _)| covered.get(id) != Some(&true));
+        complete.into_iter().for_each(|(id, revision)| self.looked_at(id, revision, true));
         lacking
+    }
+
+    /// Whether an app runs on every cluster that placement could mean. What else is against a cluster, only placement knows.
+    fn covers(&self, app: &SpreadingApp) -> bool {
+        let open: Vec<&Element> = app.terms.intent.all_of.iter().filter(|element| is_open(element)).collect();
+        let runs_on: BTreeSet<&str> = app.members.iter().map(String::as_str).collect();
+        let may_have = |one: &Selectable| !one.cordoned && app.terms.logical_cloud.iter().any(|key| key.includes(&one.member));
+        let mut meant = self.fleet.0.values().filter(|one| open.iter().any(|element| one.is_meant(element)));
+        !self.fleet.0.is_empty() && meant.all(|one| runs_on.contains(&*one.member.0) || !may_have(one))
+    }
+
+    /// What a look at a group has shown: whether it has a copy on every cluster that it means.
+    pub(super) fn looked_at(&mut self, id: Uuid, revision: i64, complete: bool) {
+        let waited = self.waiting.remove(&id);
+        if complete {
+            self.complete.insert(id, revision);
+        } else {
+            let [shortest, longest] = PATIENCE;
+            let pause = waited.map_or(shortest, |waited| (waited.pause * 2).min(longest));
+            self.waiting.insert(id, Waiting { since: Instant::now(), pause });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use drover_api::scheduling::Cordon;
+    use drover_api::scheduling::{Cordon, Intent, PlacementTerms};
+    use sqlx::types::Json;
 
     use super::*;
 
@@ -130,39 +186,75 @@ mod tests {
     fn groups_that_are_complete_are_looked_at_again_when_they_or_clusters_change() {
         let (mut extension, ids) = (Extension::default(), [1, 2].map(Uuid::from_u128));
         let both = vec![(ids[0], 1), (ids[1], 1)];
+        let complete = |extension: &mut Extension| ids.iter().for_each(|id| extension.looked_at(*id, 1, true));
         assert_eq!(extension.due(both.clone()), both, "nothing is known after a start");
-        extension.complete.extend(both.clone());
+        complete(&mut extension);
         assert_eq!(extension.due(both.clone()), []);
         assert_eq!(extension.due(vec![(ids[0], 2), (ids[1], 1)]), [(ids[0], 2)], "it has another revision");
         assert_eq!(extension.due(vec![(ids[1], 1)]), []);
         assert_eq!(extension.due(both.clone()), [(ids[0], 1)], "it ran no more in between");
-        extension.complete.extend(both.clone());
-        extension.clusters_changed();
+        complete(&mut extension);
+        extension.clusters_changed(false, vec![cluster("a", &["edge"])]);
         assert_eq!(extension.due(both.clone()), both);
     }
 
     #[test]
-    fn group_that_was_instantiated_on_the_present_clusters_is_complete() {
+    fn group_that_lacks_a_copy_is_looked_at_less_and_less_often_until_clusters_change() {
+        let (mut extension, one) = (Extension::default(), (Uuid::from_u128(1), 1));
+        extension.due(vec![one]);
+        extension.looked_at(one.0, one.1, false);
+        let mut due_after = |seconds: u64| {
+            let waiting = extension.waiting.get_mut(&one.0).unwrap();
+            waiting.since = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+            let due = !extension.due(vec![one]).is_empty();
+            if due {
+                extension.looked_at(one.0, one.1, false);
+            }
+            due
+        };
+        let seconds = [4, 6, 6, 11, 11, 21, 29, 31, 31];
+        assert_eq!(seconds.map(&mut due_after), [false, true, false, true, false, true, false, true, true]);
+        extension.clusters_changed(false, vec![cluster("a", &["edge"])]);
+        assert_eq!(extension.due(vec![one]), [one]);
+    }
+
+    #[test]
+    fn group_that_runs_on_every_cluster_that_it_could_mean_is_complete() {
+        let element = |provider: &str, cluster: Option<&str>, label: Option<&str>| Element {
+            cluster_provider: Some(provider.to_owned()),
+            cluster: cluster.map(str::to_owned),
+            cluster_label: label.map(str::to_owned),
+            any_of: Vec::new(),
+        };
         let one = (Uuid::from_u128(1), 1);
-        let pass = |extension: &mut Extension, placed_for: Option<f64>| {
-            let due = extension.due(vec![one]);
-            assert_eq!(due, [one]);
-            let lacking = extension.lacking(due, &placed_for.map(|ago| (one, ago)).into_iter().collect());
-            assert_eq!(lacking.is_empty(), extension.complete.contains_key(&one.0), "what is not looked at counts as complete");
-            !lacking.is_empty()
+        let mut extension = Extension::default();
+        let app = |all_of: Element, cloud: &[&str], members: &[&str]| SpreadingApp {
+            dig_id: one.0,
+            terms: Json(PlacementTerms {
+                intent: Intent { all_of: vec![all_of], any_of: Vec::new() },
+                logical_cloud: cloud.iter().map(|key| MemberKey((*key).to_owned())).collect(),
+                ..PlacementTerms::default()
+            }),
+            members: members.iter().map(|key| (*key).to_owned()).collect(),
         };
-        let looks = |clusters_changed: Option<Duration>, placed_for: Option<f64>| {
-            let now = Instant::now();
-            let changed = clusters_changed.map(|ago| now.checked_sub(ago).unwrap());
-            pass(&mut Extension { all: Some(now), changed, ..Extension::default() }, placed_for)
+        let whole = || app(element("*", Some("*"), None), &["*+*"], &["p+a", "p+b"]);
+        assert_eq!(extension.lacking(&[one], &[whole()]), [one], "the clusters are not known yet");
+        let mut closed = cluster("closed", &["edge"]);
+        closed.1.as_mut().unwrap().cordoned = Some(Cordon { since: String::new(), reason: String::new() });
+        extension.clusters_changed(true, vec![cluster("a", &["edge"]), cluster("b", &[]), closed]);
+        let mut lacks = |apps: &[SpreadingApp]| {
+            let lacks = !extension.lacking(&[one], apps).is_empty();
+            assert_eq!(lacks, extension.complete.remove(&one.0).is_none(), "what is not looked at counts as complete");
+            lacks
         };
-        let before = SPREADS_WITHIN + Duration::from_secs(10);
-        assert!(!looks(Some(before), Some(5.0)));
-        assert!(looks(Some(before), Some(20.0)), "placement may not have known of the change yet");
-        assert!(looks(Some(before), None), "it was changed since, or a user chose the plan");
-        assert!(looks(Some(Duration::from_secs(10)), Some(5.0)) && looks(None, Some(5.0)), "the clusters are new");
-        let changed = Instant::now().checked_sub(before);
-        assert!(pass(&mut Extension { changed, ..Extension::default() }, Some(5.0)), "all are looked at in this pass");
+        assert!(!lacks(&[whole()]), "nothing new comes to a closed cluster");
+        assert!(lacks(&[app(element("p", Some("*"), None), &["*+*"], &["p+a"])]), "p+b has no copy");
+        assert!(!lacks(&[app(element("q", Some("*"), None), &["*+*"], &[])]), "no cluster is of q");
+        assert!(!lacks(&[app(element("p", Some("*"), None), &["p+a"], &["p+a"])]), "p+b is not in the logical cloud");
+        assert!(!lacks(&[app(element("p", None, Some("edge")), &["p+*"], &["p+a"])]), "p+b has no such label");
+        assert!(lacks(&[app(element("p", None, Some("edge")), &["p+*"], &["p+b"])]));
+        assert!(lacks(&[whole(), app(element("p", Some("*"), None), &["*+*"], &[])]), "one of its apps lacks copies");
+        assert!(lacks(&[]), "what it runs is not known");
     }
 
     #[test]

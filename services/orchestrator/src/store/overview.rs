@@ -1,8 +1,8 @@
 //! Reads for lists over many groups and operations: one query per list, never one per row.
 
-use std::collections::BTreeMap;
-
+use drover_api::scheduling::PlacementTerms;
 use drover_store::{StoreResult, Timestamp};
+use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -92,19 +92,27 @@ pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<(Uuid, i64)>> {
     Ok(sqlx::query_as(sql).fetch_all(db).await?)
 }
 
-/// Those of these revisions that are instantiations and were not made by a plan that a user chose, which may be old, with the seconds since
-/// they began.
+/// An app of the revision that a group runs.
+#[derive(Debug, FromRow)]
+pub struct SpreadingApp {
+    pub dig_id: Uuid,
+    pub terms: Json<PlacementTerms>,
+    /// Where a copy of it serves.
+    pub members: Vec<String>,
+}
+
+/// The apps that these groups run.
 ///
 /// # Errors
 /// The query failed.
-pub async fn placed_for(db: &mut PgConnection, revisions: &[(Uuid, i64)]) -> StoreResult<BTreeMap<(Uuid, i64), f64>> {
-    let (digs, numbers): (Vec<Uuid>, Vec<i64>) = revisions.iter().copied().unzip();
-    let sql = "select made.dig_id, made.revision, extract(epoch from now() - made.created_at)::float8
-        from unnest($1::uuid[], $2::bigint[]) as asked (dig_id, revision)
-        join deployment_revision made using (dig_id, revision) join workflow on workflow.id = made.operation
-        where made.kind = 'instantiate' and coalesce(workflow.input -> 'plan', 'null') = 'null'";
-    let rows: Vec<(Uuid, i64, f64)> = sqlx::query_as(sql).bind(digs).bind(numbers).fetch_all(db).await?;
-    Ok(rows.into_iter().map(|(dig, revision, seconds)| ((dig, revision), seconds)).collect())
+pub async fn spreading_apps(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<SpreadingApp>> {
+    let sql = "select dig_id, terms,
+            array(select member from binding copy where copy.dig_id = made.dig_id and copy.app = made.app and role = 'current') as members
+        from deployment_revision_app made join (
+            select dig_id, max(revision) as revision from deployment_revision join deployment_action using (dig_id, revision)
+            where dig_id = any($1) and state = 'Instantiated' and instance = operation group by dig_id
+        ) reached using (dig_id, revision)";
+    Ok(sqlx::query_as(sql).bind(digs).fetch_all(db).await?)
 }
 
 /// Apps of these groups that are approved or still running, ordered by name.

@@ -8,19 +8,16 @@ use drover_service::{FeedReader, TaskHandle};
 use tokio::sync::Mutex;
 
 use crate::app::App;
-use crate::app::extension::{Extension, Fleet};
+use crate::app::extension::Extension;
 
 /// Time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// Follows the clusters, so that passes know when a selection may have grown; never returns.
 pub async fn follow(extension: Arc<Mutex<Extension>>, mut reader: FeedReader<Member>) {
-    let mut fleet = Fleet::default();
     loop {
         let batch = reader.next().await;
-        if fleet.change(batch.reset, batch.items) {
-            extension.lock().await.clusters_changed();
-        }
+        extension.lock().await.clusters_changed(batch.reset, batch.items);
     }
 }
 
