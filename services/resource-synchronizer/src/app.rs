@@ -87,22 +87,39 @@ fn is_away(store: &StoreError) -> bool {
 /// The pod network of each member that has one.
 pub type Networks = BTreeMap<MemberKey, String>;
 
-/// Bindings that a worker must reconcile again.
+/// Bindings that a worker must reconcile again, each with its row if that was just stored and nothing else is known to have changed since.
+pub type DirtyBindings = BTreeMap<Uuid, Option<Box<store::bindings::Row>>>;
+
+/// Collects [`DirtyBindings`] for the worker of a member.
 #[derive(Default)]
 pub struct Dirty {
-    ids: Mutex<BTreeSet<Uuid>>,
+    bindings: Mutex<DirtyBindings>,
     changed: Notify,
 }
 
 impl Dirty {
     fn add(&self, id: Uuid) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.insert(id, None);
+    }
+
+    /// Adds a binding with the row that was stored for it.
+    fn add_stored(&self, row: store::bindings::Row) {
+        self.insert(row.desired.id, Some(Box::new(row)));
+    }
+
+    fn insert(&self, id: Uuid, row: Option<Box<store::bindings::Row>>) {
+        let mut bindings = self.bindings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of two that come at the same time it is not known which is the newer one.
+        let row = if bindings.contains_key(&id) { None } else { row };
+        bindings.insert(id, row);
+        drop(bindings);
         self.changed.notify_one();
     }
+
     /// Waits until there are some, and takes all.
-    pub async fn take(&self) -> BTreeSet<Uuid> {
+    pub async fn take(&self) -> DirtyBindings {
         loop {
-            let taken = std::mem::take(&mut *self.ids.lock().unwrap_or_else(PoisonError::into_inner));
+            let taken = std::mem::take(&mut *self.bindings.lock().unwrap_or_else(PoisonError::into_inner));
             if !taken.is_empty() {
                 return taken;
             }
@@ -268,11 +285,13 @@ impl App {
             self.wake_exports(digest).await?;
         }
         let workers = self.workers();
-        for row in &rows {
+        for row in rows {
             match workers.get(&row.desired.member) {
+                // What is to be written is compared with the newest row once more; what is to be deleted is not, so that row is read.
+                Some(dirty) if row.desired.state == DesiredState::Present => dirty.add_stored(row),
                 Some(dirty) => dirty.add(row.desired.id),
                 // Under the lock, so that a worker which starts now publishes after this.
-                None => self.statuses.publish_if_changed(row.desired.id.to_string(), Some(first_status(row))),
+                None => self.statuses.publish_if_changed(row.desired.id.to_string(), Some(first_status(&row))),
             }
         }
         Ok(())

@@ -51,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::app::{App, Dirty};
+use crate::store::bindings::Row;
 use binding_state::{BindingState, Failure};
 use view::{ApiKind, Event, MemberView};
 use write::Written;
@@ -116,6 +117,8 @@ pub struct Worker {
     endpoints: Option<(Reachability, watch::Watch)>,
     events: Option<mpsc::Sender<Event>>,
     due: BTreeMap<Uuid, Instant>,
+    /// Rows of due bindings that were just stored, so that they need not be read.
+    stored: BTreeMap<Uuid, Box<Row>>,
     writes: JoinSet<Written>,
     writing: BTreeMap<Uuid, Writing>,
     unwatched: kinds::UnwatchedKinds,
@@ -141,6 +144,7 @@ impl Worker {
             endpoints: None,
             events: None,
             due: BTreeMap::new(),
+            stored: BTreeMap::new(),
             writes: JoinSet::new(),
             writing: BTreeMap::new(),
             unwatched: kinds::UnwatchedKinds::default(),
@@ -194,7 +198,7 @@ impl Worker {
                     Err(_) => return false,
                 },
                 // Nothing can be done without the member, but readers of the feed must see the new desired state.
-                ids = self.dirty.take() => Box::pin(self.read_and_publish(ids)).await,
+                dirty = self.dirty.take() => Box::pin(self.read_and_publish(dirty)).await,
             }
         }
     }
@@ -224,8 +228,8 @@ impl Worker {
             let retry_kinds = self.unwatched.due().filter(|_| !listing);
             let step = tokio::select! {
                 changed = self.registered.changed() => self.changed(&member, version, changed.is_ok()).await,
-                ids = self.dirty.take() => {
-                    ids.into_iter().for_each(|id| self.schedule(id, Duration::ZERO));
+                dirty = self.dirty.take() => {
+                    dirty.into_iter().for_each(|(id, row)| self.look_at(id, row));
                     Ok(())
                 }
                 Some(event) = events.recv() => self.take(&member, event).await,

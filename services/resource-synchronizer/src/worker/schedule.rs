@@ -1,6 +1,5 @@
 //! Which binding is reconciled when, and what is published of it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ use super::binding_state::{BindingState, Failure};
 use super::judge::status;
 use super::write::Written;
 use super::{HINDRANCES, Outcome, RETRY, SessionEnd, WRITES, Worker};
-use crate::app::Error;
-use crate::store;
+use crate::app::{DirtyBindings, Error};
+use crate::store::{self, bindings::Row};
 
 /// Pause between two looks at pods and volumes that are given up or taken over.
 const SHARE: Duration = Duration::from_millis(300);
@@ -115,6 +114,16 @@ impl Worker {
         bound.hindrance = Some(failure);
     }
 
+    /// Has a binding reconciled as soon as possible. `row`: what was just stored for it, if nothing else is known to have changed.
+    pub(super) fn look_at(&mut self, id: Uuid, row: Option<Box<Row>>) {
+        // Of two rows it is not known which is the newer one: it is read.
+        match row.filter(|_| !self.stored.contains_key(&id)) {
+            Some(row) => drop(self.stored.insert(id, row)),
+            None => drop(self.stored.remove(&id)),
+        }
+        self.schedule(id, Duration::ZERO);
+    }
+
     pub(super) fn schedule(&mut self, id: Uuid, after: Duration) {
         let at = Instant::now() + after;
         let due = self.due.entry(id).or_insert(at);
@@ -156,8 +165,9 @@ impl Worker {
         all.into_iter().for_each(|id| self.publish(id));
     }
 
-    pub(super) async fn read_and_publish(&mut self, ids: BTreeSet<Uuid>) {
-        for id in ids {
+    /// Publishes what is known of bindings whose rows have changed while the member does not answer.
+    pub(super) async fn read_and_publish(&mut self, dirty: DirtyBindings) {
+        for id in dirty.into_keys() {
             match store::bindings::get(&self.app.store, id).await {
                 Ok(Some(row)) => {
                     let row = self.app.shared.row(row);

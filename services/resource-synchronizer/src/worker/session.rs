@@ -56,6 +56,7 @@ impl Worker {
         let mut inventories = store::inventory::of_member(&self.app.store, &self.key).await?;
         let rows = store::bindings::of_member(&self.app.store, &self.key).await?;
         self.due.clear();
+        self.stored.clear();
         self.bindings = rows
             .into_iter()
             .map(|row| {
