@@ -223,23 +223,22 @@ impl App {
         if before.state == DeploymentState::Created {
             deployment::reach(&mut tx, group.id, DeploymentState::Approved, before.revision, None).await?;
         }
-        let revision = deployment::next_revision(&mut tx, group.id).await?;
         let terms = only(member);
         let request = AppRequest { app: made.app.app.clone(), demand: made.app.demand.clone(), terms: terms.clone() };
         let running = binding::of_dig(&mut tx, group.id).await?.into_iter().find(|binding| binding.role == Role::Current);
         let kind = if running.is_some() { Update::KIND } else { Instantiate::KIND };
         let new = NewRevision {
             dig: group.id,
-            revision,
             operation,
             kind,
             from_revision: None,
             requested_by: &Requester { name: "drover".to_owned(), ..Requester::default() },
             description: &order.version,
             controllers: &[],
+            with_approved_actions: false,
             apps: &[RevisionApp { app: made.app.clone(), terms: terms.clone() }],
         };
-        revision::insert(&mut tx, &new).await?;
+        let revision = revision::draw(&mut tx, &new).await?;
         match running {
             Some(old) => {
                 let order = update::Order {

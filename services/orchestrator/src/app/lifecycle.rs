@@ -76,22 +76,19 @@ impl App {
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
             return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), state)));
         }
-        let (revision, acted) = deployment::begin_revision(&mut *tx, group.dig.id).await?;
         let revised: Vec<RevisionApp> = apps.iter().map(revision_app).collect();
-        let acted = acted.into_iter().filter(ControllerAnswer::is_action);
-        let controllers: Vec<ControllerAnswer> = acted.chain(placing.advice.answers.clone()).collect();
         let new = NewRevision {
             dig: group.dig.id,
-            revision,
             operation: id,
             kind: Instantiate::KIND,
             from_revision: None,
             requested_by: placing.by,
             description: "",
-            controllers: &controllers,
+            controllers: &placing.advice.answers,
+            with_approved_actions: true,
             apps: &revised,
         };
-        revision::insert(&mut *tx, &new).await?;
+        let revision = revision::draw(&mut *tx, &new).await?;
         let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan: placing.plan, changed: placing.changed.clone() };
         self.engine.start_in_tx::<Instantiate>(tx, id, &order).await?;
         Ok(id)
@@ -188,19 +185,19 @@ impl App {
         self.require_cloud(&mut *tx, group).await?;
         let placement = self.services.placement.as_ref();
         let order = update_order(&mut *tx, (placement, &self.environment.statuses), group, apps, &change.labelled, before.revision).await?;
-        let order = update::Order { changed: change.changed.clone(), rollback: change.from_revision.is_some(), ..order };
         let new = NewRevision {
             dig: group.dig.id,
-            revision: order.revision,
             operation: id,
             kind: change.verb,
             from_revision: change.from_revision,
             requested_by: change.by,
             description: change.description,
             controllers: change.answers,
+            with_approved_actions: false,
             apps,
         };
-        revision::insert(&mut *tx, &new).await?;
+        let (changed, rollback) = (change.changed.clone(), change.from_revision.is_some());
+        let order = update::Order { revision: revision::draw(&mut *tx, &new).await?, changed, rollback, ..order };
         self.engine.start_in_tx::<Update>(tx, id, &order).await?;
         Ok((id, order.revision))
     }
@@ -303,7 +300,7 @@ fn revision_app(delivery: &Delivery) -> RevisionApp {
     RevisionApp { app: ApprovedApp { app, digest, namespace, demand: request.demand.clone() }, terms: request.terms.clone() }
 }
 
-/// The changes that lead to these apps. A copy stays on its member as long as the app's intent allows that; otherwise a copy that the
+/// The changes that lead to these apps, without the number of a revision, which is drawn last. A copy stays on its member as long as the app's intent allows that; otherwise a copy that the
 /// intent allows is started first, and the old one is removed when that is ready.
 pub(super) async fn update_order(
     tx: &mut PgConnection,
@@ -356,12 +353,11 @@ pub(super) async fn update_order(
     }
     let new: BTreeSet<&str> = added.iter().map(Delivery::app).filter(|app| running.iter().all(|old| old.app != *app)).collect();
     let together = calls::kept_together(apps, &new);
-    let revision = deployment::next_revision(tx, group.dig.id).await?;
     let approved = apps.iter().map(|app| app.app.clone()).collect();
     Ok(update::Order {
         dig: group.dig.clone(),
         from_revision,
-        revision,
+        revision: 0,
         kept,
         added,
         together,

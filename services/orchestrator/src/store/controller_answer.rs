@@ -21,10 +21,3 @@ pub struct ControllerAnswer {
     /// What it said, a sentence each.
     pub said: Vec<String>,
 }
-
-impl ControllerAnswer {
-    /// Whether it is that of an action controller.
-    pub fn is_action(&self) -> bool {
-        self.kind == "action"
-    }
-}

@@ -135,27 +135,6 @@ pub async fn record(tx: &mut PgConnection, dig: Uuid, state: &str, revision: i64
     Ok(())
 }
 
-/// Draws the next revision. It belongs to the operation that drew it, even if that fails.
-///
-/// # Errors
-/// The query failed, or the group was never approved.
-pub async fn next_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<i64> {
-    Ok(begin_revision(tx, dig).await?.0)
-}
-
-/// As [`next_revision`], with what controllers answered when the group was approved.
-///
-/// # Errors
-/// As [`next_revision`].
-pub async fn begin_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<(i64, Vec<ControllerAnswer>)> {
-    let (revision, Json(answers)) =
-        sqlx::query_as("update deployment set revision = revision + 1 where dig_id = $1 returning revision, controllers")
-            .bind(dig)
-            .fetch_one(tx)
-            .await?;
-    Ok((revision, answers))
-}
-
 /// The history of a group, oldest first.
 ///
 /// # Errors

@@ -22,7 +22,6 @@ pub struct Requester {
 #[derive(Clone, Debug)]
 pub struct NewRevision<'a> {
     pub dig: Uuid,
-    pub revision: i64,
     pub operation: Uuid,
     /// `instantiate`, `update` or `rollback`.
     pub kind: &'static str,
@@ -30,7 +29,10 @@ pub struct NewRevision<'a> {
     pub from_revision: Option<i64>,
     pub requested_by: &'a Requester,
     pub description: &'a str,
+    /// What controllers answered.
     pub controllers: &'a [ControllerAnswer],
+    /// Whether the answers of action controllers count, too, that were given when the group was approved.
+    pub with_approved_actions: bool,
     pub apps: &'a [RevisionApp],
 }
 
@@ -62,24 +64,29 @@ pub struct Revision {
     pub at: Timestamp,
 }
 
-/// Stores a revision that an operation is to bring about.
+/// Draws the next revision of a group, and stores what an operation is to bring about with it. It belongs to that operation even if it
+/// fails. Returns its number.
 ///
 /// # Errors
-/// The query failed.
-pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult<()> {
+/// The query failed, or the group was never approved.
+pub async fn draw(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult<i64> {
     let apps = |of: fn(&ApprovedApp) -> &str| new.apps.iter().map(|one| of(&one.app)).collect::<Vec<_>>();
-    sqlx::query(
-        "with made as (
+    let revision = sqlx::query_scalar(
+        r#"with drawn as (
+            update deployment set revision = revision + 1 where dig_id = $1 returning dig_id, revision,
+                case when $9 then jsonb_path_query_array(controllers, '$[*] ? (@.type == "action")') else '[]' end as actions
+        ), made as (
             insert into deployment_revision
                 (dig_id, revision, operation, kind, from_revision, requested_by, description, movable_projects, controllers)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            select dig_id, revision, $2, $3, $4, $5, $6, $7, actions || $8 from drawn
             returning dig_id, revision
+        ), apps as (
+            insert into deployment_revision_app (dig_id, revision, app, digest, namespace, demand, terms)
+            select made.*, app.* from made, unnest($10::text[], $11::text[], $12::text[], $13::jsonb[], $14::jsonb[]) app
         )
-        insert into deployment_revision_app (dig_id, revision, app, digest, namespace, demand, terms)
-        select made.*, app.* from made, unnest($10::text[], $11::text[], $12::text[], $13::jsonb[], $14::jsonb[]) app",
+        select revision from drawn"#,
     )
     .bind(new.dig)
-    .bind(new.revision)
     .bind(new.operation)
     .bind(new.kind)
     .bind(new.from_revision)
@@ -87,14 +94,15 @@ pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult
     .bind(new.description)
     .bind(&new.requested_by.movable_projects)
     .bind(Json(new.controllers))
+    .bind(new.with_approved_actions)
     .bind(apps(|app| &app.app))
     .bind(apps(|app| &app.digest))
     .bind(apps(|app| &app.namespace))
     .bind(new.apps.iter().map(|one| Json(&one.app.demand)).collect::<Vec<_>>())
     .bind(new.apps.iter().map(|one| Json(&one.terms)).collect::<Vec<_>>())
-    .execute(tx)
+    .fetch_one(tx)
     .await?;
-    Ok(())
+    Ok(revision)
 }
 
 /// The projects of which an operation on a group may move apps; none: of all. An operation that nobody asked for, such as growth, has the

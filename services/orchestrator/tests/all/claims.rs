@@ -153,19 +153,18 @@ async fn growth_may_move_apps_as_the_last_change_of_its_group_could() {
     for (number, project) in [(2, "shop"), (3, "blog")] {
         let requested_by = &Requester { name: "someone".into(), movable_projects: Some(vec![project.to_owned()]) };
         let (dig, operation) = (dig.id, Uuid::from_u128(number));
-        let revision = i64::try_from(number).unwrap();
         let new = NewRevision {
             dig,
-            revision,
             operation,
             kind: "update",
             from_revision: None,
             requested_by,
             description: "",
             controllers: &[],
+            with_approved_actions: false,
             apps: &[],
         };
-        revision::insert(&mut tx, &new).await.unwrap();
+        revision::draw(&mut tx, &new).await.unwrap();
     }
     for (operation, of, projects) in [
         (operations[0], dig.id, Some("shop")),
