@@ -287,7 +287,7 @@ impl App {
         let workers = self.workers();
         for row in rows {
             match workers.get(&row.desired.member) {
-                // What is to be written is compared with the newest row once more; what is to be deleted is not, so that row is read.
+                // An object is written only if the row is still the newest; before objects are deleted, the row is read.
                 Some(dirty) if row.desired.state == DesiredState::Present => dirty.add_stored(row),
                 Some(dirty) => dirty.add(row.desired.id),
                 // Under the lock, so that a worker which starts now publishes after this.

@@ -137,13 +137,19 @@ impl App {
     pub async fn extend(&self, extension: &mut Extension) -> Result<Vec<Uuid>, Error> {
         let mut db = self.store.acquire().await?;
         let due = extension.due(overview::spreading(&mut db).await?);
-        let mut lacking = Vec::new();
+        let (mut lacking, mut started, mut failed) = (Vec::new(), Vec::new(), None);
         for some in due.chunks(TOGETHER) {
             let ids: Vec<Uuid> = some.iter().map(|(id, _)| *id).collect();
-            lacking.extend(extension.lacking(some, &overview::spreading_apps(&mut db, &ids).await?));
+            match overview::spreading_apps(&mut db, &ids).await {
+                Ok(apps) => lacking.extend(extension.lacking(some, &apps)),
+                // One of them cannot be read.
+                Err(error) => {
+                    lacking.extend(some);
+                    failed = failed.or(Some(error.into()));
+                }
+            }
         }
         drop(db);
-        let (mut started, mut failed) = (Vec::new(), None);
         for (dig, revision) in lacking {
             match self.extend_group(dig, revision, extension).await {
                 Ok(operation) => started.extend(operation),
@@ -180,8 +186,11 @@ impl App {
             let lacking = meant.into_iter().filter(|meant| meant.allowed && roles(&meant.member).is_empty());
             missing.extend(lacking.filter(|meant| meant.fits).map(|meant| (id, app.app.app.clone(), meant.member)));
         }
-        extension.looked_at(id, revision, complete);
         if missing.iter().all(|one| extension.tried.contains_key(one)) {
+            match complete {
+                true => extension.is_complete(id, revision),
+                false => extension.waits(id, revision),
+            }
             return Ok(None);
         }
         let places: BTreeSet<String> = missing.iter().map(|(_, _, member)| member.to_string()).collect();

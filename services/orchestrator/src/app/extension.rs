@@ -1,7 +1,7 @@
 //! Which groups a pass looks at that brings apps to further clusters: those that may lack a copy. The cost follows what changes, not the
 //! number of applications.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use drover_api::members::Member;
@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 const SPREADS_WITHIN: Duration = Duration::from_secs(60);
 /// All groups are looked at this often in any case, for example because a cluster accepts a kind of objects that it refused.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
-/// Shortest and longest time until a group is looked at again that lacks a copy for which there is no room. It doubles.
+/// Shortest and longest time until a group is looked at again that lacks a copy which cannot be started now. It doubles.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 /// What is known of a cluster that decides whether an element means it, and whether a copy may start there.
@@ -79,6 +79,7 @@ impl Fleet {
 
 /// A group that lacked a copy which could not be started.
 struct Waiting {
+    revision: i64,
     since: Instant,
     pause: Duration,
 }
@@ -121,8 +122,10 @@ impl Extension {
         let known: BTreeSet<Uuid> = spreading.iter().map(|(id, _)| *id).collect();
         self.complete.retain(|id, _| known.contains(id));
         self.waiting.retain(|id, _| known.contains(id));
-        let waits = |id: &Uuid| self.waiting.get(id).is_some_and(|waiting| waiting.since.elapsed() < waiting.pause);
-        spreading.into_iter().filter(|(id, revision)| self.complete.get(id) != Some(revision) && !waits(id)).collect()
+        let waits = |(id, revision): &(Uuid, i64)| {
+            self.waiting.get(id).is_some_and(|waiting| waiting.revision == *revision && waiting.since.elapsed() < waiting.pause)
+        };
+        spreading.into_iter().filter(|group| self.complete.get(&group.0) != Some(&group.1) && !waits(group)).collect()
     }
 
     /// Those of `due` that may lack a copy, where `apps` are the apps that they run. Placement need not be asked about the others: they
@@ -133,29 +136,33 @@ impl Extension {
             *covered.entry(app.dig_id).or_insert(true) &= self.covers(app);
         }
         let (lacking, complete): (Vec<_>, Vec<_>) = due.iter().partition(|(id, _)| covered.get(id) != Some(&true));
-        complete.into_iter().for_each(|(id, revision)| self.looked_at(id, revision, true));
+        complete.into_iter().for_each(|(id, revision)| self.is_complete(id, revision));
         lacking
     }
 
     /// Whether an app runs on every cluster that placement could mean. What else is against a cluster, only placement knows.
     fn covers(&self, app: &SpreadingApp) -> bool {
         let open: Vec<&Element> = app.terms.intent.all_of.iter().filter(|element| is_open(element)).collect();
-        let runs_on: BTreeSet<&str> = app.members.iter().map(String::as_str).collect();
-        let may_have = |one: &Selectable| !one.cordoned && app.terms.logical_cloud.iter().any(|key| key.includes(&one.member));
+        let runs_on: HashSet<&str> = app.members.iter().map(String::as_str).collect();
+        let (whole, named): (Vec<_>, Vec<_>) = app.terms.logical_cloud.iter().partition(|key| key.cluster() == MemberKey::EVERY);
+        let named: HashSet<&MemberKey> = named.into_iter().collect();
+        let in_cloud = |member: &MemberKey| named.contains(member) || whole.iter().any(|key| key.includes(member));
         let mut meant = self.fleet.0.values().filter(|one| open.iter().any(|element| one.is_meant(element)));
-        !self.fleet.0.is_empty() && meant.all(|one| runs_on.contains(&*one.member.0) || !may_have(one))
+        !self.fleet.0.is_empty() && meant.all(|one| runs_on.contains(&*one.member.0) || one.cordoned || !in_cloud(&one.member))
     }
 
-    /// What a look at a group has shown: whether it has a copy on every cluster that it means.
-    pub(super) fn looked_at(&mut self, id: Uuid, revision: i64, complete: bool) {
-        let waited = self.waiting.remove(&id);
-        if complete {
-            self.complete.insert(id, revision);
-        } else {
-            let [shortest, longest] = PATIENCE;
-            let pause = waited.map_or(shortest, |waited| (waited.pause * 2).min(longest));
-            self.waiting.insert(id, Waiting { since: Instant::now(), pause });
-        }
+    /// A group has a copy on every cluster that it means.
+    pub(super) fn is_complete(&mut self, id: Uuid, revision: i64) {
+        self.waiting.remove(&id);
+        self.complete.insert(id, revision);
+    }
+
+    /// A group lacks a copy that cannot be started now.
+    pub(super) fn waits(&mut self, id: Uuid, revision: i64) {
+        let [shortest, longest] = PATIENCE;
+        let before = self.waiting.get(&id).filter(|before| before.revision == revision);
+        let pause = before.map_or(shortest, |before| (before.pause * 2).min(longest));
+        self.waiting.insert(id, Waiting { revision, since: Instant::now(), pause });
     }
 }
 
@@ -186,7 +193,7 @@ mod tests {
     fn groups_that_are_complete_are_looked_at_again_when_they_or_clusters_change() {
         let (mut extension, ids) = (Extension::default(), [1, 2].map(Uuid::from_u128));
         let both = vec![(ids[0], 1), (ids[1], 1)];
-        let complete = |extension: &mut Extension| ids.iter().for_each(|id| extension.looked_at(*id, 1, true));
+        let complete = |extension: &mut Extension| ids.iter().for_each(|id| extension.is_complete(*id, 1));
         assert_eq!(extension.due(both.clone()), both, "nothing is known after a start");
         complete(&mut extension);
         assert_eq!(extension.due(both.clone()), []);
@@ -202,18 +209,19 @@ mod tests {
     fn group_that_lacks_a_copy_is_looked_at_less_and_less_often_until_clusters_change() {
         let (mut extension, one) = (Extension::default(), (Uuid::from_u128(1), 1));
         extension.due(vec![one]);
-        extension.looked_at(one.0, one.1, false);
+        extension.waits(one.0, one.1);
         let mut due_after = |seconds: u64| {
             let waiting = extension.waiting.get_mut(&one.0).unwrap();
             waiting.since = Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
             let due = !extension.due(vec![one]).is_empty();
             if due {
-                extension.looked_at(one.0, one.1, false);
+                extension.waits(one.0, one.1);
             }
             due
         };
         let seconds = [4, 6, 6, 11, 11, 21, 29, 31, 31];
         assert_eq!(seconds.map(&mut due_after), [false, true, false, true, false, true, false, true, true]);
+        assert_eq!(extension.due(vec![(one.0, 2)]), [(one.0, 2)], "it was changed");
         extension.clusters_changed(false, vec![cluster("a", &["edge"])]);
         assert_eq!(extension.due(vec![one]), [one]);
     }

@@ -300,8 +300,8 @@ fn revision_app(delivery: &Delivery) -> RevisionApp {
     RevisionApp { app: ApprovedApp { app, digest, namespace, demand: request.demand.clone() }, terms: request.terms.clone() }
 }
 
-/// The changes that lead to these apps, without the number of a revision, which is drawn last. A copy stays on its member as long as the app's intent allows that; otherwise a copy that the
-/// intent allows is started first, and the old one is removed when that is ready.
+/// The changes that lead to these apps. A copy stays on its member as long as the app's intent allows that; otherwise a copy that the
+/// intent allows is started first, and the old one is removed when that is ready. `revision` is 0: it is drawn when the order is stored.
 pub(super) async fn update_order(
     tx: &mut PgConnection,
     (placement, statuses): (&dyn Placement, &Statuses),

@@ -101,17 +101,24 @@ pub struct SpreadingApp {
     pub members: Vec<String>,
 }
 
-/// The apps that these groups run.
+/// The apps that these groups run; none of a group that is being changed.
 ///
 /// # Errors
-/// The query failed.
+/// The query failed, or an app cannot be read.
 pub async fn spreading_apps(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<SpreadingApp>> {
-    let sql = "select dig_id, terms,
-            array(select member from binding copy where copy.dig_id = made.dig_id and copy.app = made.app and role = 'current') as members
-        from deployment_revision_app made join (
-            select dig_id, max(revision) as revision from deployment_revision join deployment_action using (dig_id, revision)
-            where dig_id = any($1) and state = 'Instantiated' and instance = operation group by dig_id
-        ) reached using (dig_id, revision)";
+    // Each group by index (`offset 0`), whatever is believed of the sizes of the tables.
+    let sql = "select asked.dig_id, made.terms,
+            array(select member from binding where dig_id = asked.dig_id and app = made.app and role = 'current') as members
+        from unnest($1::uuid[]) asked (dig_id)
+            cross join lateral (
+                select max(action.revision) as revision from deployment_action action
+                    join deployment_revision made on (made.dig_id, made.revision) = (action.dig_id, action.revision)
+                where action.dig_id = asked.dig_id and action.state = 'Instantiated' and action.instance = made.operation offset 0
+            ) reached
+            cross join lateral (
+                select app, terms from deployment_revision_app app where app.dig_id = asked.dig_id and app.revision = reached.revision offset 0
+            ) made
+        where not exists (select from hold where hold.dig_id = asked.dig_id)";
     Ok(sqlx::query_as(sql).bind(digs).fetch_all(db).await?)
 }
 

@@ -9,6 +9,7 @@ mod clouds;
 mod contention;
 mod controllers;
 mod documents;
+mod everywhere;
 mod fakes;
 mod generic;
 mod lifecycle;

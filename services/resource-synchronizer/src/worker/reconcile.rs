@@ -50,9 +50,8 @@ impl Worker {
 
     /// Takes the newest row over. Returns false if no row has this binding in this member.
     pub(super) async fn refresh(&mut self, id: Uuid) -> Result<bool, Error> {
-        let known = self.bindings.get(&id).map(|bound| bound.row.desired.fence);
-        // One with the same fence may be older than what was read: tests and bounds are stored without a new fence.
-        let row = match self.stored.remove(&id).filter(|row| known.is_none_or(|fence| fence < row.desired.fence)) {
+        // Of a binding that is known already, a pass may have changed the row meanwhile: how far its hooks are, for example.
+        let row = match self.stored.remove(&id).filter(|_| !self.bindings.contains_key(&id)) {
             Some(row) => Some(*row),
             None => store::bindings::get(&self.app.store, id).await?,
         };

@@ -116,8 +116,8 @@ impl Worker {
 
     /// Has a binding reconciled as soon as possible. `row`: what was just stored for it, if nothing else is known to have changed.
     pub(super) fn look_at(&mut self, id: Uuid, row: Option<Box<Row>>) {
-        // Of two rows it is not known which is the newer one: it is read.
-        match row.filter(|_| !self.stored.contains_key(&id)) {
+        // If something else has changed, it is not known which is newer: the row is read.
+        match row.filter(|_| !self.due.contains_key(&id) && !self.writing.contains_key(&id)) {
             Some(row) => drop(self.stored.insert(id, row)),
             None => drop(self.stored.remove(&id)),
         }
