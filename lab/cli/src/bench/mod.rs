@@ -29,6 +29,7 @@ mod reports;
 mod restart;
 mod search;
 mod security;
+mod speed;
 pub(crate) mod stack;
 mod traffic;
 pub(crate) mod world;

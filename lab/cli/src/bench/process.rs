@@ -38,11 +38,13 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts a program in a session of its own, as a service has one: the kernel divides the cores among sessions, and what this process
+    /// does for a benchmark would take from the program's share. `setsid` becomes the program.
     fn start(program: &Path, args: impl IntoIterator<Item = OsString>) -> Result<Self> {
-        let mut command = Command::new(program);
-        command.args(args).env_remove("DATABASE_URL");
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        Ok(Self { child })
+        let mut command = Command::new("setsid");
+        command.arg(program).args(args).env_remove("DATABASE_URL");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Ok(Self { child: child.context("setsid cannot be started: install util-linux")? })
     }
 
     /// Its process id.

@@ -20,6 +20,7 @@ use super::bare::{Bare, client};
 use super::cores::Apart;
 use super::planes::Planes;
 use super::process::Members;
+use super::speed::Speed;
 use super::stack::{Stack, folder};
 use super::world::{self, App};
 use super::{Size, cell, machine, spread};
@@ -144,13 +145,15 @@ struct Spent {
     postgres: f64,
     /// Everything on the machine, the control planes too.
     all: f64,
+    /// CPU milliseconds of a task that is always the same, see [`Speed`].
+    task_ms: f64,
 }
 
 impl Spent {
-    /// Milliseconds per app, as cells; those of Drover only if the apps were Drover's.
-    fn cells(&self, by: By, apps: usize) -> [String; 3] {
+    /// Milliseconds per app, as cells; those of Drover only if the apps were Drover's. Then those of the task.
+    fn cells(&self, by: By, apps: usize) -> [String; 4] {
         let own = |seconds: f64| if by == By::Drover { cell(seconds * 1e3 / apps as f64) } else { "-".to_owned() };
-        [own(self.drover), own(self.postgres), cell(self.all * 1e3 / apps as f64)]
+        [own(self.drover), own(self.postgres), cell(self.all * 1e3 / apps as f64), cell(self.task_ms)]
     }
 
     /// Drover with Postgres, in milliseconds per app.
@@ -182,12 +185,14 @@ impl WatchedStack {
         }
         self.bare.settled().await?;
         let apart = (cores == Cores::Apart).then(|| Apart::new(&self.member_programs()?)).transpose()?;
-        let (before, busy) = (self.stack.cpu()?, machine::busy());
+        let (speed, before, busy) = (Speed::watch(), self.stack.cpu()?, machine::busy());
         let began = order(self, apps).await?;
         let took = self.wait(apps, &began).await?;
         let (cpu, _) = self.stack.cpu()?.since(&before);
-        let spent = Spent { drover: cpu.drover, postgres: cpu.postgres, all: machine::busy() - busy };
+        let spent = Spent { drover: cpu.drover, postgres: cpu.postgres, all: machine::busy() - busy, task_ms: speed.task_ms() };
         drop(apart);
+        let last = took.iter().max().copied().unwrap_or_default().as_secs_f64();
+        eprintln!("  {}, cores {}: {} apps, the slowest one after {last:.2} s", by.name(), cores.name(), apps.len());
         if by == By::Bare {
             self.bare.settled().await?;
             self.bare.remove().await?;
@@ -252,7 +257,7 @@ pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
 }
 
 /// Heads of the columns of [`Spent::cells`].
-const CPU: [&str; 3] = ["CPU ms per app: drover", "Postgres", "everything on this machine"];
+const CPU: [&str; 4] = ["CPU ms per app: drover", "Postgres", "everything on this machine", "CPU ms of a fixed task"];
 
 /// Deploys many apps at the same time.
 ///
