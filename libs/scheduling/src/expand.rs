@@ -130,13 +130,8 @@ pub(crate) fn groups_in<'a>(
 
 /// Whether an element of `all_of` stands for every cluster of a selection in which this one is.
 pub(crate) fn means_every_cluster(element: &Element, room: &MemberRoom) -> bool {
-    let provider = element.cluster_provider.as_deref().unwrap_or_default();
     let labelled = |label: &String| room.member.as_ref().is_some_and(|member| member.labels.contains(label));
-    let meant = match &element.cluster {
-        Some(cluster) => cluster == MemberKey::EVERY,
-        None => element.cluster_label.as_ref().is_some_and(labelled),
-    };
-    meant && is_of(provider, room)
+    element.cluster.as_deref().is_none_or(|cluster| cluster == MemberKey::EVERY) && element.means(&room.key, labelled)
 }
 
 /// The members that a logical cloud allows.

@@ -106,6 +106,20 @@ pub struct Element {
     pub any_of: Vec<Element>,
 }
 
+impl Element {
+    /// Whether it means a cluster with these labels: by its name, as one of all (`*`), or by a label. Its alternatives are not looked at.
+    pub fn means(&self, member: &MemberKey, has_label: impl Fn(&String) -> bool) -> bool {
+        let provider = self.cluster_provider.as_deref().unwrap_or_default();
+        let of_provider = provider == MemberKey::EVERY || provider == member.provider();
+        match (&self.cluster, &self.cluster_label) {
+            (Some(cluster), _) if cluster == MemberKey::EVERY => of_provider,
+            (Some(cluster), _) => provider == member.provider() && cluster == member.cluster(),
+            (None, Some(label)) => of_provider && has_label(label),
+            (None, None) => false,
+        }
+    }
+}
+
 /// What to do if the best provider of an app is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -322,3 +322,32 @@ fn member_on_which_the_pods_found_no_nodes_counts_as_full() {
     insisting.terms.when_full = WhenFull::Preferred;
     assert_eq!(decide(insisting, vec![refused("web", "onprem+a"), refused("web", "onprem+b")]).outcome, Outcome::NoRoom);
 }
+
+#[test]
+fn element_means_the_members_that_a_decision_considers() {
+    let labels = |fleet: TestFleet, member: &str| fleet.change_member(member, |member| member.labels = [LABEL.to_owned()].into());
+    const LABEL: &str = "edge";
+    let fleet = ALL[1..].iter().fold(three(), |fleet, member| labels(fleet, member));
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    for provider in ["onprem", "aws", "other", "*"] {
+        for cluster in ["", "a", "c", "*"] {
+            for label in ["", LABEL, "unknown"] {
+                let element =
+                    Element { cluster_provider: text(provider), cluster: text(cluster), cluster_label: text(label), any_of: Vec::new() };
+                let mut web = app("web", demand(1, 100), all_of(&[]));
+                web.terms.logical_cloud = [key("*+*")].into();
+                web.terms.intent.all_of = vec![element.clone()];
+                let decision = fleet.decide(vec![web]);
+                let groups = decision.apps.iter().flat_map(|app| &app.groups);
+                let mut considered: Vec<_> = groups.flat_map(|group| group.considered.iter().map(|one| one.member.clone())).collect();
+                considered.retain(|member| ALL.contains(&&*member.0));
+                considered.sort();
+                let has = |member: &str, label: &String| label == LABEL && member != ALL[0];
+                let mut meant: Vec<_> =
+                    ALL.iter().filter(|member| element.means(&key(member), |label| has(member, label))).map(|member| key(member)).collect();
+                meant.sort();
+                assert_eq!(meant, considered, "{element:?}");
+            }
+        }
+    }
+}

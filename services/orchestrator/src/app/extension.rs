@@ -32,19 +32,6 @@ struct Selectable {
     cordoned: bool,
 }
 
-impl Selectable {
-    /// Whether an element of an intent means it, by the rules of placement.
-    fn is_meant(&self, element: &Element) -> bool {
-        let matches = |wanted: &str, found: &str| wanted == MemberKey::EVERY || wanted == found;
-        let named = match (&element.cluster, &element.cluster_label) {
-            (Some(cluster), _) => matches(cluster, self.member.cluster()),
-            (None, Some(label)) => self.labels.contains(label),
-            (None, None) => false,
-        };
-        named && matches(element.cluster_provider.as_deref().unwrap_or_default(), self.member.provider())
-    }
-}
-
 /// All registered clusters, by the key of the feed.
 #[derive(Default)]
 struct Fleet(BTreeMap<String, Selectable>);
@@ -147,7 +134,8 @@ impl Extension {
         let (whole, named): (Vec<_>, Vec<_>) = app.terms.logical_cloud.iter().partition(|key| key.cluster() == MemberKey::EVERY);
         let named: HashSet<&MemberKey> = named.into_iter().collect();
         let in_cloud = |member: &MemberKey| named.contains(member) || whole.iter().any(|key| key.includes(member));
-        let mut meant = self.fleet.0.values().filter(|one| open.iter().any(|element| one.is_meant(element)));
+        let means = |element: &Element, one: &Selectable| element.means(&one.member, |label| one.labels.contains(label));
+        let mut meant = self.fleet.0.values().filter(|one| open.iter().any(|element| means(element, one)));
         !self.fleet.0.is_empty() && meant.all(|one| runs_on.contains(&*one.member.0) || one.cordoned || !in_cloud(&one.member))
     }
 
