@@ -12,6 +12,8 @@ use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleErro
 use futures::FutureExt;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::{StoreError, StoreResult};
@@ -134,7 +136,7 @@ pub(crate) async fn connect(options: &PgConnectOptions, limit: Duration) -> Stor
     let give_up = Instant::now() + limit;
     let mut logged = false;
     loop {
-        match PgConnection::connect_with(options).await.map_err(StoreError::from) {
+        match open(options.clone()).await.map_err(StoreError::from) {
             Err(StoreError::Unavailable(error)) if Instant::now() < give_up => {
                 if !logged {
                     tracing::info!(%error, "the database does not answer yet, waiting for it");
@@ -145,6 +147,23 @@ pub(crate) async fn connect(options: &PgConnectOptions, limit: Duration) -> Stor
             outcome => return outcome,
         }
     }
+}
+
+/// Opens a connection on a thread of its own. sqlx interrupts the login with SCRAM 800 times for other tasks of the runtime: where 60 are ready
+/// all the time, it takes seconds.
+pub async fn open(options: PgConnectOptions) -> sqlx::Result<PgConnection> {
+    // Dropped with this future, so that the thread does not go on alone.
+    let (_caller, gone) = oneshot::channel::<()>();
+    let runtime = Handle::current();
+    let opened = tokio::task::spawn_blocking(move || {
+        runtime.block_on(async move {
+            tokio::select! {
+                opened = PgConnection::connect_with(&options) => opened,
+                _ = gone => Err(sqlx::Error::WorkerCrashed),
+            }
+        })
+    });
+    opened.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
 }
 
 /// Whether a connection that was idle for so long still works. It is tested only after a while, because a test costs a round trip.
@@ -239,7 +258,7 @@ impl Drop for Tx {
 /// fails or takes too long.
 fn finish(mut object: Object<Connector>, statement: Option<&'static str>) {
     // Without a runtime the process is ending.
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return give_back(object, false) };
+    let Ok(runtime) = Handle::try_current() else { return give_back(object, false) };
     runtime.spawn(async move {
         let end = async {
             object.connection.flush().await?;

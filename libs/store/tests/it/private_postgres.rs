@@ -1,12 +1,17 @@
 //! A private server: created, found again, locked, and ended with its process.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use drover_store::Store;
 use drover_store::private_postgres::{Durability, PrivatePostgres, PrivatePostgresError};
 use drover_testkit::eventually;
 use secrecy::ExposeSecret;
 use sqlx::{Connection, PgConnection};
+
+use crate::store::config;
 
 /// The number that a query selects. A statement that returns no row is carried out, too, but is an error here.
 async fn run(server: &PrivatePostgres, sql: &'static str) -> Result<i64, sqlx::Error> {
@@ -142,4 +147,35 @@ async fn database_of_a_deleted_directory_is_set_aside() {
             std::fs::remove_dir_all(entry.path()).unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn login_does_not_wait_for_the_tasks_of_a_busy_runtime() {
+    const TASKS: usize = 64;
+    let above = tempfile::tempdir().unwrap();
+    let server = PrivatePostgres::start(&above.path().join("postgres"), Durability::Durable).await.unwrap();
+    let store = Store::connect(&config("placement", &server.url("postgres")), &[]).await.unwrap();
+    let turns = Arc::new(AtomicUsize::new(0));
+    let busy = (0..TASKS).map(|_| {
+        let turns = Arc::clone(&turns);
+        async move {
+            loop {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_micros(100) {}
+                turns.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    let busy: tokio::task::JoinSet<()> = busy.collect();
+    let kept = store.acquire().await.unwrap();
+    // The first connection is in use, so this one is opened.
+    turns.store(0, Ordering::Relaxed);
+    drop(store.acquire().await.unwrap());
+    let turns = turns.load(Ordering::Relaxed);
+    drop((kept, busy));
+    // If the login took turns with them, each task would have 800.
+    assert!(turns < 100 * TASKS, "{turns} turns of other tasks");
+    store.close().await;
+    server.stop().await;
 }
