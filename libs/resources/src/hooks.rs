@@ -43,6 +43,15 @@ impl Change<'_> {
 /// The hooks of a service for all of its kinds, told apart by `change.kind.name`. By default they do nothing.
 #[async_trait]
 pub trait Hooks: Send + Sync + 'static {
+    /// Called before the transaction of a change (`delete`: of a delete), to ask other services. Asked with a connection, they would keep it for
+    /// as long as they take, and if they ask back, as many requests as there are connections would wait for each other.
+    ///
+    /// # Errors
+    /// The change is not allowed; the client gets the problem.
+    async fn before(&self, kind: &'static DocumentKind, path: &str, delete: bool) -> Result<(), Problem> {
+        let _ = (kind, path, delete);
+        Ok(())
+    }
     /// Called in the transaction before the change, with the document's row locked.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::FromRow;
+use sqlx::{FromRow, PgConnection};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
@@ -114,18 +114,30 @@ impl Engine {
         Ok(self.family(id).await?.map(|(view, _)| view))
     }
 
+    /// As [`Engine::get`], for callers that have a connection: one that takes a second one can wait for others that do the same.
+    ///
+    /// # Errors
+    /// See [`Engine::get`].
+    pub async fn get_in(&self, db: &mut PgConnection, id: Uuid) -> StoreResult<Option<WorkflowView>> {
+        Ok(self.family_in(db, id).await?.map(|(view, _)| view))
+    }
+
     /// A workflow with its steps, and its children, oldest first and without theirs; `None` when there is none of this id.
     ///
     /// # Errors
     /// The database cannot be reached.
     pub async fn family(&self, id: Uuid) -> StoreResult<Option<(WorkflowView, Vec<WorkflowView>)>> {
+        self.family_in(&mut *self.0.store.acquire().await?, id).await
+    }
+
+    async fn family_in(&self, db: &mut PgConnection, id: Uuid) -> StoreResult<Option<(WorkflowView, Vec<WorkflowView>)>> {
         let statement = format!(
             "select {COLUMNS}, step, round, \
                  case when id = $1 then (select json_agg(s order by seq) from workflow_step s where workflow_id = $1) end as begun \
              from workflow where id = $1 or parent_id = $1 order by created_at, id"
         );
         let query = sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(id);
-        let rows: Vec<Found> = query.fetch_all(&mut *self.0.store.acquire().await?).await?;
+        let rows: Vec<Found> = query.fetch_all(db).await?;
         let (found, children): (Vec<_>, Vec<_>) = rows.into_iter().partition(|found| found.view.id == id);
         let Some(Found { mut view, step, round, begun }) = found.into_iter().next() else { return Ok(None) };
         view.steps = begun.unwrap_or_default();
@@ -150,6 +162,14 @@ impl Engine {
     /// # Errors
     /// The database cannot be reached.
     pub async fn list(&self, filter: &ListFilter) -> StoreResult<Vec<WorkflowView>> {
+        self.list_in(&mut *self.0.store.acquire().await?, filter).await
+    }
+
+    /// As [`Engine::list`], for callers that have a connection, see [`Engine::get_in`].
+    ///
+    /// # Errors
+    /// See [`Engine::list`].
+    pub async fn list_in(&self, db: &mut PgConnection, filter: &ListFilter) -> StoreResult<Vec<WorkflowView>> {
         let statement = format!(
             "select {COLUMNS} from workflow where ($1::text is null or kind = $1) and ($2::text is null or subject = $2) and ($3::uuid is null or parent_id = $3) \
              and (not $4 or parent_id is null) and ($5::timestamptz is null or (created_at, id) < ($5, $6)) \
@@ -164,7 +184,7 @@ impl Engine {
             .bind(filter.after.map(|(_, id)| id))
             .bind(&filter.status)
             .bind(filter.limit.clamp(1, 500))
-            .fetch_all(&mut *self.0.store.acquire().await?)
+            .fetch_all(db)
             .await?;
         Ok(views)
     }

@@ -28,6 +28,7 @@ pub async fn create(
     let parent = params.fill(&kind.parent_template())?;
     let path = path_of(kind, &parent, &incoming)?;
     let foreign = documents.foreign(kind, params).await?;
+    documents.hooks.before(kind, &path, false).await?;
     let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: asks_dry_run(param(query, "dryRun"))? };
     let mut tx = documents.store.begin().await?;
     let (document, ignored) = writing.create(&mut tx, incoming).await?;
@@ -59,6 +60,7 @@ pub async fn replace(
         return Err(ResourceError::MismatchedName.into());
     }
     let foreign = documents.foreign(kind, params).await?;
+    documents.hooks.before(kind, &path, false).await?;
     let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: asks_dry_run(param(query, "dryRun"))? };
     let mut tx = documents.store.begin().await?;
     let found = store::lock(&mut tx, kind, &path).await?;
@@ -95,6 +97,7 @@ pub async fn delete(
     let path = params.fill(&kind.item_path())?;
     let dry_run = asks_dry_run(param(query, "dryRun"))?;
     let foreign = documents.foreign_if_there(kind, params).await?;
+    documents.hooks.before(kind, &path, true).await?;
     let mut tx = documents.store.begin().await?;
     let Some(document) = store::lock(&mut tx, kind, &path).await?.filter(|document| Some(document.foreign_parent) == foreign) else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));

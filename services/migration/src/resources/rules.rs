@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use drover_api::digs::DigHold;
-use drover_resources::{Change, Document, Foreign, Hooks, Verb, of_kind};
+use drover_resources::{Change, Document, DocumentKind, Foreign, Hooks, Verb, of_kind};
 use drover_scheduling::{Movability, validate_expression};
 use drover_service::clients::orchestrator;
 use drover_service::{Answer, PeerError, Problem, codes};
@@ -24,10 +24,14 @@ pub struct Rules {
 
 #[async_trait]
 impl Hooks for Rules {
-    async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
-        if [MIGRATION_INTENT.name, APP_INTENT.name].contains(&change.kind.name) {
-            self.check_not_held(change.path).await?;
+    async fn before(&self, kind: &'static DocumentKind, path: &str, _: bool) -> Result<(), Problem> {
+        match [MIGRATION_INTENT.name, APP_INTENT.name].contains(&kind.name) {
+            true => self.check_not_held(path).await,
+            false => Ok(()),
         }
+    }
+
+    async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         match change.after {
             Some(after) if change.kind.name == ALGORITHM.name => known_parameters(tx, after).await,
             _ => Ok(()),

@@ -161,7 +161,7 @@ impl App {
                 continue;
             }
             let Some(operation) = row.operation else { continue };
-            let Some(view) = self.engine.get(operation).await? else { continue };
+            let Some(view) = self.engine.get_in(&mut *tx, operation).await? else { continue };
             if view.ended_at.is_none() {
                 continue;
             }

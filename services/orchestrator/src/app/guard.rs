@@ -42,14 +42,24 @@ impl Hooks for Guards {
         }
     }
 
+    async fn before(&self, kind: &'static DocumentKind, path: &str, delete: bool) -> Result<(), Problem> {
+        let collection = match kind.name {
+            _ if !delete => return Ok(()),
+            name if name == DIG.name => "migration-intents",
+            name if name == PROJECT.name => "migration-policies",
+            _ => return Ok(()),
+        };
+        if self.migration.has_documents(&format!("{path}/{collection}")).await? {
+            return Err(drover_resources::ResourceError::HasChildren.into());
+        }
+        Ok(())
+    }
+
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         if !read_at_approval(change)
             && let Some(holder) = holder(tx, change).await?
         {
             return Err(Error::Busy { holder }.into());
-        }
-        if change.verb == Verb::Delete {
-            self.no_migration_documents_below(change).await?;
         }
         if change.kind.name == DIG.name {
             group(tx, change).await?;
@@ -85,20 +95,6 @@ async fn quota(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem
     match cloud {
         Some(cloud) if cloud.spec.is_admin() => Err(codes::INVALID.problem("Cluster Quotas not allowed for Logical Cloud Level 0")),
         _ => Ok(()),
-    }
-}
-
-impl Guards {
-    async fn no_migration_documents_below(&self, change: &Change<'_>) -> Result<(), Problem> {
-        let collection = match change.kind.name {
-            name if name == DIG.name => "migration-intents",
-            name if name == PROJECT.name => "migration-policies",
-            _ => return Ok(()),
-        };
-        if self.migration.has_documents(&format!("{}/{collection}", change.path)).await? {
-            return Err(drover_resources::ResourceError::HasChildren.into());
-        }
-        Ok(())
     }
 }
 

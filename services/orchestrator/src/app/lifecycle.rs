@@ -110,7 +110,7 @@ impl App {
         hold::take(&mut tx, id, &[group.dig.id]).await??;
         let possible = match before.state {
             DeploymentState::Instantiated | DeploymentState::InstantiateStopped => true,
-            _ => self.failed_instantiation(&group, before.state).await?.is_some(),
+            _ => self.failed_instantiation_in(&mut tx, &group, before.state).await?.is_some(),
         };
         if !possible {
             return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: TERMINABLE });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use drover_api::operations::Operation;
 use drover_workflow::{CancelError, ListFilter, Workflow};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{App, Error, Group, GroupPath, group};
@@ -103,10 +104,19 @@ impl App {
         Ok(())
     }
 
+    async fn failed_instantiation(&self, group: &Group, state: DeploymentState) -> Result<Option<Uuid>, Error> {
+        self.failed_instantiation_in(&mut *self.store.acquire().await?, group, state).await
+    }
+
     /// The last operation of a group, if that was an instantiation that did not succeed, and nothing has been done about it.
-    pub(super) async fn failed_instantiation(&self, group: &Group, state: DeploymentState) -> Result<Option<Uuid>, Error> {
+    pub(super) async fn failed_instantiation_in(
+        &self,
+        db: &mut PgConnection,
+        group: &Group,
+        state: DeploymentState,
+    ) -> Result<Option<Uuid>, Error> {
         let filter = ListFilter { subject: Some(group.subject()), roots: true, limit: 1, ..ListFilter::default() };
-        let last = self.engine.list(&filter).await?.into_iter().next();
+        let last = self.engine.list_in(db, &filter).await?.into_iter().next();
         // A group of the same name that was deleted may have had the operation.
         let of_this = |input: &serde_json::Value| input["dig"]["id"].as_str() == Some(&group.dig.id.to_string());
         let failed = last.filter(|last| {
