@@ -14,7 +14,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use crate::pool::{Pool, connect};
+use crate::pool::{Pool, connect, open};
 use crate::{PooledConnection, SealError, SealKey, StoreError, StoreResult, Timestamp, Tx};
 
 /// The advisory lock that is held while a schema is created and migrated. Any number does that nothing else in the database uses.
@@ -145,6 +145,17 @@ impl Store {
         &self.schema
     }
 
+    /// The same database by a connection of its own, for statements that each find their rows by keys and of which one runs at a time.
+    /// Postgres plans each of them once. Otherwise it plans a statement with lists as parameters for each execution, which can take longer
+    /// than to carry it out.
+    #[must_use]
+    pub fn planned_once(&self) -> Self {
+        let (options, limit) = self.pool.options();
+        // A plan that was made when a table was small must not read the table when it is large.
+        let options = options.clone().options([("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")]);
+        Self { pool: Pool::new(options, 1, limit), ..self.clone() }
+    }
+
     /// Opens a connection that is not part of the pool, in the same schema, with server settings of its own.
     ///
     /// # Errors
@@ -152,7 +163,7 @@ impl Store {
     pub async fn connection<const N: usize>(&self, settings: [(&str, &str); N]) -> StoreResult<PgConnection> {
         let (options, limit) = self.pool.options();
         let options = options.clone().options(settings);
-        let connected = tokio::time::timeout(limit, PgConnection::connect_with(&options));
+        let connected = tokio::time::timeout(limit, open(options));
         Ok(connected.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?)
     }
 

@@ -13,7 +13,7 @@ use drover_scheduling::MemberKey;
 use drover_service::clients::cluster_manager;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
-use drover_store::{MigrationSet, SealKey, Store, StoreConfig, StoreError};
+use drover_store::{SealKey, Store, StoreConfig, StoreError};
 use serde_json::Value;
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -166,7 +166,7 @@ pub struct App {
 
 /// Writes intentions to the database.
 fn intentions(store: &Store) -> GroupCommit<Intention, Option<Replicas>> {
-    let store = store.clone();
+    let store = store.planned_once();
     GroupCommit::new(move |all| {
         let store = store.clone();
         Box::pin(async move { store::inventory::intend(&store, all).await })
@@ -175,7 +175,7 @@ fn intentions(store: &Store) -> GroupCommit<Intention, Option<Replicas>> {
 
 /// Writes answers to the database.
 fn answers(store: &Store) -> GroupCommit<Answered, ()> {
-    let store = store.clone();
+    let store = store.planned_once();
     GroupCommit::new(move |all| {
         let store = store.clone();
         Box::pin(async move { store::inventory::applied(&store, all).await.map(|()| vec![(); all.len()]) })
@@ -200,8 +200,7 @@ impl App {
     /// Connects the store and publishes what is known of each binding before any member has been asked.
     pub async fn connect(common: &Common, key: SealKey, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Self> {
         let config = StoreConfig::new("resource-synchronizer", common.database_url.clone());
-        let set = MigrationSet::new("resource-synchronizer", sqlx::migrate!("../../migrations/resource-synchronizer"));
-        let store = Store::connect(&config, &[set]).await?.with_key(Arc::new(key));
+        let store = Store::connect(&config, &[store::migrations()]).await?.with_key(Arc::new(key));
         store::bundles::seal_all(&store).await?;
         let check = store.clone();
         common.readiness.check("database", move || {

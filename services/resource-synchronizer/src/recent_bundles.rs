@@ -2,26 +2,27 @@
 //! none of them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::Bundle;
 use serde_json::Value;
 
 /// How long a bundle is used from here. Workers that are busy for longer read it from the database.
-const KEPT: Duration = Duration::from_secs(10);
-/// How many are kept.
-const MOST: usize = 32;
-/// The size of the largest that is kept, in bytes. Most have some KiB.
+const KEPT: Duration = Duration::from_secs(30);
+/// How many bytes are kept. Most bundles have some KiB.
+const MOST: usize = 2 << 20;
+/// The size of the largest that is kept, in bytes.
 const LARGEST: usize = 64 << 10;
 
-/// The last bundles that were stored. The content of a digest never changes.
+/// The last bundles that were stored, the newest first. The content of a digest never changes.
 #[derive(Default)]
 pub struct RecentBundles(Mutex<VecDeque<Recent>>);
 
 struct Recent {
     digest: Arc<str>,
     objects: Arc<Vec<Value>>,
+    bytes: usize,
     since: Instant,
 }
 
@@ -31,17 +32,25 @@ impl RecentBundles {
         if bytes > LARGEST {
             return;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|one| one.since.elapsed() < KEPT && one.digest != digest);
-        kept.truncate(MOST - 1);
-        kept.push_front(Recent { digest, objects: Arc::new(objects), since: Instant::now() });
+        let mut kept = self.current();
+        kept.retain(|one| one.digest != digest);
+        kept.push_front(Recent { digest, objects: Arc::new(objects), bytes, since: Instant::now() });
+        let mut all: usize = kept.iter().map(|one| one.bytes).sum();
+        while all > MOST {
+            all -= kept.pop_back().map_or(all, |oldest| oldest.bytes);
+        }
     }
 
     /// The objects of a bundle, if it is kept.
     pub fn get(&self, digest: &str) -> Option<Arc<Vec<Value>>> {
+        self.current().iter().find(|one| &*one.digest == digest).map(|one| Arc::clone(&one.objects))
+    }
+
+    /// Those whose time is not over.
+    fn current(&self) -> MutexGuard<'_, VecDeque<Recent>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|one| one.since.elapsed() < KEPT);
-        kept.iter().find(|one| &*one.digest == digest).map(|one| Arc::clone(&one.objects))
+        while kept.pop_back_if(|oldest| oldest.since.elapsed() >= KEPT).is_some() {}
+        kept
     }
 }
 
@@ -51,13 +60,17 @@ mod tests {
 
     #[test]
     fn newest_bundles_are_kept() {
+        const FIT: usize = MOST / LARGEST;
         let recent = RecentBundles::default();
         let bundle = |digest: String, objects| Bundle { digest: digest.into(), objects };
-        (0..MOST + 8).for_each(|number| recent.keep(bundle(number.to_string(), vec![number.into()]), LARGEST));
-        recent.keep(bundle("20".into(), vec![20.into()]), 2);
+        (0..FIT + 8).for_each(|number| recent.keep(bundle(number.to_string(), vec![number.into()]), LARGEST));
+        recent.keep(bundle("20".into(), vec![20.into()]), LARGEST);
         recent.keep(bundle("large".into(), Vec::new()), LARGEST + 1);
-        let kept: Vec<usize> = (0..MOST + 8).filter(|number| recent.get(&number.to_string()).is_some()).collect();
-        assert_eq!(kept, (8..MOST + 8).collect::<Vec<_>>());
+        let kept: Vec<usize> = (0..FIT + 8).filter(|number| recent.get(&number.to_string()).is_some()).collect();
+        assert_eq!(kept, (8..FIT + 8).collect::<Vec<_>>());
         assert_eq!((&*recent.get("20").unwrap(), recent.get("large")), (&vec![20.into()], None));
+        (0..1_000).for_each(|number| recent.keep(bundle(format!("small-{number}"), Vec::new()), MOST / 1_000));
+        assert!((0..1_000).all(|number| recent.get(&format!("small-{number}")).is_some()), "many small ones are kept");
+        assert_eq!(recent.get("20"), None);
     }
 }

@@ -71,6 +71,42 @@ pub struct Intention {
     pub elsewhere: bool,
 }
 
+/// The statement of [`intend`]. `offset 0`: each row is found by its key, whatever the planner knows of the tables. What is inserted has the same
+/// order in all statements, so that two of them wait for each other at the first row.
+const INTEND: &str = "with newest as (
+        select asked.*
+        from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bool[], $7::bool[], $8::text[], $9::text[])
+             with ordinality as asked (id, member, namespace, digest, fence, present, elsewhere, dig, app, number)
+        cross join lateral (select member, namespace, digest, fence, present from binding where binding.id = asked.id offset 0) stored
+        where (stored.member, stored.namespace, stored.digest, stored.fence, stored.present)
+            = (asked.member, asked.namespace, asked.digest, asked.fence, asked.present)
+    ), objects as (
+        select newest.id as binding, newest.member, o.api_version, o.kind, o.namespace, o.name, o.digest
+        from unnest($10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+             as o (number, api_version, kind, namespace, name, digest)
+        join newest using (number)
+    ), kinds as (
+        insert into member_kind (member, api_version, kind) select distinct member, api_version, kind from objects order by 1, 2, 3
+        on conflict do nothing
+    ), recorded as (
+        insert into inventory (binding, api_version, kind, namespace, name, digest)
+        select binding, api_version, kind, namespace, name, digest from objects order by 1, 2, 3, 4, 5
+        on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null
+    ), running as (
+        select newest.number, scaled.*
+        from newest cross join lateral (select i.api_version, i.kind, i.namespace, i.name, max(i.replicas) as replicas
+            from (select id from binding b
+                where b.dig ->> 'id' = newest.dig and b.app = newest.app and b.member <> newest.member and b.present
+                offset 0) b
+            cross join lateral (select api_version, kind, namespace, name, replicas from inventory
+                where inventory.binding = b.id and scaled_by is not null
+                offset 0) i
+            group by 1, 2, 3, 4
+            offset 0) scaled
+        where newest.elsewhere
+    )
+    select number, coalesce((select json_agg(running) from running where running.number = newest.number), '[]') from newest";
+
 /// Records which objects are about to be applied, and that their members may have leftovers of these kinds from now on. Returns `None` for an
 /// intention, and writes nothing of it, if the desired state has changed in the meantime.
 ///
@@ -84,57 +120,24 @@ pub async fn intend(store: &Store, intentions: &[Intention]) -> StoreResult<Vec<
         .flat_map(|(number, one)| one.objects.iter().map(move |(object, digest)| (number, &**object, &**digest)))
         .collect();
     let column = |of: fn(&ObjectId) -> &str| objects.iter().map(|(_, object, _)| of(object)).collect::<Vec<&str>>();
-    // `offset 0`: each row is found by its key, whatever the planner knows of the table. What is inserted has the same order in all statements, so
-    // that two of them wait for each other at the first row.
-    let rows: Vec<(i64, Json<Vec<Running>>)> = sqlx::query_as(
-        "with newest as (
-             select asked.*
-             from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bool[], $7::bool[], $8::text[], $9::text[])
-                  with ordinality as asked (id, member, namespace, digest, fence, present, elsewhere, dig, app, number)
-             cross join lateral (select member, namespace, digest, fence, present from binding where binding.id = asked.id offset 0) stored
-             where (stored.member, stored.namespace, stored.digest, stored.fence, stored.present)
-                 = (asked.member, asked.namespace, asked.digest, asked.fence, asked.present)
-         ), objects as (
-             select newest.id as binding, newest.member, o.api_version, o.kind, o.namespace, o.name, o.digest
-             from unnest($10::bigint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
-                  as o (number, api_version, kind, namespace, name, digest)
-             join newest using (number)
-         ), kinds as (
-             insert into member_kind (member, api_version, kind) select distinct member, api_version, kind from objects order by 1, 2, 3
-             on conflict do nothing
-         ), recorded as (
-             insert into inventory (binding, api_version, kind, namespace, name, digest)
-             select binding, api_version, kind, namespace, name, digest from objects order by 1, 2, 3, 4, 5
-             on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null
-         ), running as (
-             select newest.number, scaled.*
-             from newest cross join lateral (select i.api_version, i.kind, i.namespace, i.name, max(i.replicas) as replicas
-                 from binding b join inventory i on i.binding = b.id
-                 where b.dig ->> 'id' = newest.dig and b.app = newest.app and b.member <> newest.member and b.present
-                     and i.scaled_by is not null
-                 group by 1, 2, 3, 4
-                 offset 0) scaled
-             where newest.elsewhere
-         )
-         select number, coalesce((select json_agg(running) from running where running.number = newest.number), '[]') from newest",
-    )
-    .bind(intentions.iter().map(|one| one.desired.id).collect::<Vec<Uuid>>())
-    .bind(of(|desired| &desired.member.0))
-    .bind(of(|desired| &desired.namespace))
-    .bind(of(|desired| &desired.digest))
-    .bind(intentions.iter().map(|one| one.desired.fence).collect::<Vec<i64>>())
-    .bind(intentions.iter().map(|one| one.desired.state == DesiredState::Present).collect::<Vec<bool>>())
-    .bind(intentions.iter().map(|one| one.elsewhere).collect::<Vec<bool>>())
-    .bind(groups)
-    .bind(of(|desired| &desired.app))
-    .bind(objects.iter().map(|(number, ..)| *number).collect::<Vec<i64>>())
-    .bind(column(|id| &id.api_version))
-    .bind(column(|id| &id.kind))
-    .bind(column(|id| &id.namespace))
-    .bind(column(|id| &id.name))
-    .bind(objects.iter().map(|(.., digest)| *digest).collect::<Vec<&str>>())
-    .fetch_all(&mut *store.acquire().await?)
-    .await?;
+    let rows: Vec<(i64, Json<Vec<Running>>)> = sqlx::query_as(INTEND)
+        .bind(intentions.iter().map(|one| one.desired.id).collect::<Vec<Uuid>>())
+        .bind(of(|desired| &desired.member.0))
+        .bind(of(|desired| &desired.namespace))
+        .bind(of(|desired| &desired.digest))
+        .bind(intentions.iter().map(|one| one.desired.fence).collect::<Vec<i64>>())
+        .bind(intentions.iter().map(|one| one.desired.state == DesiredState::Present).collect::<Vec<bool>>())
+        .bind(intentions.iter().map(|one| one.elsewhere).collect::<Vec<bool>>())
+        .bind(groups)
+        .bind(of(|desired| &desired.app))
+        .bind(objects.iter().map(|(number, ..)| *number).collect::<Vec<i64>>())
+        .bind(column(|id| &id.api_version))
+        .bind(column(|id| &id.kind))
+        .bind(column(|id| &id.namespace))
+        .bind(column(|id| &id.name))
+        .bind(objects.iter().map(|(.., digest)| *digest).collect::<Vec<&str>>())
+        .fetch_all(&mut *store.acquire().await?)
+        .await?;
     let replicas = |Json(running): Json<Vec<Running>>| {
         let of = |Running { api_version, kind, namespace, name, replicas }| (ObjectId { api_version, kind, namespace, name }, replicas);
         running.into_iter().map(of).collect::<Replicas>()
@@ -159,39 +162,41 @@ pub struct Answered {
     pub answers: Vec<(Arc<ObjectId>, Applied)>,
 }
 
+/// The statement of [`applied`]. It is written as an insert that always finds its row, because the plan of an update from a list may read the
+/// whole table.
+const APPLIED: &str =
+    "insert into inventory (binding, api_version, kind, namespace, name, digest, uid, generation, resource_version, scaled_by, replicas)
+    select a.binding, a.api_version, a.kind, a.namespace, a.name, known.digest, a.uid, a.generation, a.resource_version, a.scaled_by,
+        a.replicas
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[],
+             $10::integer[])
+         as a (binding, api_version, kind, namespace, name, uid, generation, resource_version, scaled_by, replicas)
+    cross join lateral (select i.digest from inventory i
+        where (i.binding, i.api_version, i.kind, i.namespace, i.name) = (a.binding, a.api_version, a.kind, a.namespace, a.name)
+        offset 0) known
+    order by 1, 2, 3, 4, 5
+    on conflict (binding, api_version, kind, namespace, name) do update set uid = excluded.uid, generation = excluded.generation,
+        resource_version = excluded.resource_version, scaled_by = excluded.scaled_by, replicas = excluded.replicas";
+
 /// Records answers of members, of the objects that are still in the inventory.
 pub async fn applied(store: &Store, answered: &[Answered]) -> StoreResult<()> {
     let all: Vec<(Uuid, &ObjectId, &Applied)> =
         answered.iter().flat_map(|one| one.answers.iter().map(|(object, applied)| (one.binding, &**object, applied))).collect();
     let ids = |of: fn(&ObjectId) -> &str| all.iter().map(|(_, object, _)| of(object)).collect::<Vec<&str>>();
     let scaled = || all.iter().map(|(.., applied)| applied.scaled.as_ref());
-    // Written as an insert that always finds its row, because the plan of an update from a list may read the whole table.
-    sqlx::query(
-        "insert into inventory (binding, api_version, kind, namespace, name, digest, uid, generation, resource_version, scaled_by, replicas)
-         select a.binding, a.api_version, a.kind, a.namespace, a.name, known.digest, a.uid, a.generation, a.resource_version, a.scaled_by,
-             a.replicas
-         from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[],
-                  $10::integer[])
-              as a (binding, api_version, kind, namespace, name, uid, generation, resource_version, scaled_by, replicas)
-         cross join lateral (select i.digest from inventory i
-             where (i.binding, i.api_version, i.kind, i.namespace, i.name) = (a.binding, a.api_version, a.kind, a.namespace, a.name)
-             offset 0) known
-         order by 1, 2, 3, 4, 5
-         on conflict (binding, api_version, kind, namespace, name) do update set uid = excluded.uid, generation = excluded.generation,
-             resource_version = excluded.resource_version, scaled_by = excluded.scaled_by, replicas = excluded.replicas",
-    )
-    .bind(all.iter().map(|(binding, ..)| *binding).collect::<Vec<Uuid>>())
-    .bind(ids(|id| &id.api_version))
-    .bind(ids(|id| &id.kind))
-    .bind(ids(|id| &id.namespace))
-    .bind(ids(|id| &id.name))
-    .bind(all.iter().map(|(.., applied)| &*applied.uid).collect::<Vec<&str>>())
-    .bind(all.iter().map(|(.., applied)| applied.generation).collect::<Vec<Option<i64>>>())
-    .bind(all.iter().map(|(.., applied)| applied.resource_version.as_str()).collect::<Vec<&str>>())
-    .bind(scaled().map(|scaled| scaled.map(|scaled| scaled.by.as_str())).collect::<Vec<Option<&str>>>())
-    .bind(scaled().map(|scaled| scaled.map(|scaled| scaled.replicas)).collect::<Vec<Option<i32>>>())
-    .execute(&mut *store.acquire().await?)
-    .await?;
+    sqlx::query(APPLIED)
+        .bind(all.iter().map(|(binding, ..)| *binding).collect::<Vec<Uuid>>())
+        .bind(ids(|id| &id.api_version))
+        .bind(ids(|id| &id.kind))
+        .bind(ids(|id| &id.namespace))
+        .bind(ids(|id| &id.name))
+        .bind(all.iter().map(|(.., applied)| &*applied.uid).collect::<Vec<&str>>())
+        .bind(all.iter().map(|(.., applied)| applied.generation).collect::<Vec<Option<i64>>>())
+        .bind(all.iter().map(|(.., applied)| applied.resource_version.as_str()).collect::<Vec<&str>>())
+        .bind(scaled().map(|scaled| scaled.map(|scaled| scaled.by.as_str())).collect::<Vec<Option<&str>>>())
+        .bind(scaled().map(|scaled| scaled.map(|scaled| scaled.replicas)).collect::<Vec<Option<i32>>>())
+        .execute(&mut *store.acquire().await?)
+        .await?;
     Ok(())
 }
 
@@ -281,4 +286,29 @@ pub async fn forget_kinds(store: &Store, member: &MemberKey, kept: BTreeSet<(Str
     .bind(kinds)
     .fetch_all(&mut *store.acquire().await?)
     .await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_store::StoreConfig;
+    use sqlx::{AssertSqlSafe, Executor};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn statements_that_are_planned_once_find_rows_by_keys_although_the_tables_were_empty() {
+        let db = drover_testkit::test_db().await;
+        let config = StoreConfig::new("resource-synchronizer", db.url.clone());
+        let store = Store::connect(&config, &[crate::store::migrations()]).await.unwrap().planned_once();
+        let mut connection = store.acquire().await.unwrap();
+        connection.execute("analyze").await.unwrap();
+        for (statement, parameters, scans) in [(INTEND, 15, 3), (APPLIED, 10, 1)] {
+            connection.execute(AssertSqlSafe(format!("prepare statement as {statement}"))).await.unwrap();
+            let explain = format!("explain execute statement({})", vec!["null"; parameters].join(", "));
+            let lines: Vec<String> = sqlx::query_scalar(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
+            let (plan, count) = (lines.join("\n"), |what: &str| lines.iter().filter(|line| line.contains(what)).count());
+            assert_eq!((count("Index Scan using"), count("Index Cond"), count("Seq Scan")), (scans, scans, 0), "{plan}");
+            connection.execute("deallocate statement").await.unwrap();
+        }
+    }
 }

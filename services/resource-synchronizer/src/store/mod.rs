@@ -7,8 +7,13 @@ pub mod inventory;
 pub mod names;
 pub mod tested;
 
-use drover_store::{Store, StoreResult};
+use drover_store::{MigrationSet, Store, StoreResult};
 use uuid::Uuid;
+
+/// The migrations of the tables.
+pub fn migrations() -> MigrationSet {
+    MigrationSet::new("resource-synchronizer", sqlx::migrate!("../../migrations/resource-synchronizer"))
+}
 
 /// Id of this installation.
 pub async fn hub(store: &Store) -> StoreResult<Uuid> {
