@@ -27,11 +27,6 @@ impl Code {
         Problem::new(self, detail)
     }
 
-    /// Whether the same request may succeed a moment later.
-    pub fn is_temporary(self) -> bool {
-        [STORE_UNAVAILABLE, PEER_UNAVAILABLE, BUSY_SERVER].contains(&self)
-    }
-
     /// HTTP status.
     pub fn status(self) -> StatusCode {
         StatusCode::from_u16(self.status).expect("the table holds valid statuses, see the test")

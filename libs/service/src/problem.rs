@@ -129,9 +129,6 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&document).expect("strings and numbers always serialise");
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
-        if self.0.code.is_temporary() {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
         headers.extend(self.0.headers);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response

@@ -126,7 +126,6 @@ async fn unreachable_service_is_answered_with_peer_unavailable() {
     let request = reqwest::Client::new().get(format!("http://{}/v2/projects", gateway.addr)).timeout(Duration::from_secs(40));
     let response = request.send().await.expect("the gateway gives up connecting");
     assert_eq!((response.status().as_u16(), &response.headers()["content-type"]), (503, &"application/problem+json".parse().unwrap()));
-    assert_eq!(response.headers()["retry-after"], "1");
     let problem: Value = response.json().await.unwrap();
     assert_eq!(problem["code"], "peer_unavailable", "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("orchestrator"), "{problem}");
