@@ -43,8 +43,8 @@ impl Change<'_> {
 /// The hooks of a service for all of its kinds, told apart by `change.kind.name`. By default they do nothing.
 #[async_trait]
 pub trait Hooks: Send + Sync + 'static {
-    /// Called before the transaction of a change (`delete`: of a delete), to ask other services. Asked with a connection, they would keep it for
-    /// as long as they take, and if they ask back, as many requests as there are connections would wait for each other.
+    /// Called before the transaction of a change (`delete`: of a delete), to ask other services. A hook that asks while it holds a connection
+    /// keeps the connection until the other service answers. If that service asks back, requests can wait for each other until none is left.
     ///
     /// # Errors
     /// The change is not allowed; the client gets the problem.

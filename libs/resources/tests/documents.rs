@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use axum::extract::FromRef;
@@ -93,10 +93,20 @@ fn report_bytes(bytes: &[u8]) -> Result<(), Invalid> {
 struct TestHooks {
     offices: Arc<Mutex<HashMap<String, Uuid>>>,
     seen: Arc<Mutex<Vec<String>>>,
+    /// What was asked before a transaction, and whether that was to be a delete.
+    asked: Arc<Mutex<Vec<(String, bool)>>>,
+    /// The store, which has one connection.
+    store: Arc<OnceLock<Store>>,
 }
 
 #[async_trait]
 impl Hooks for TestHooks {
+    async fn before(&self, _: &'static DocumentKind, path: &str, delete: bool) -> Result<(), Problem> {
+        self.asked.lock().unwrap().push((path.to_owned(), delete));
+        // With a transaction open, the only connection would be taken.
+        self.store.get().unwrap().acquire().await?;
+        Ok(())
+    }
     async fn guard(&self, _: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         match change.before {
             Some(before) if before.name == "sacred" => Err(codes::WRONG_STATE.problem("never touch it")),
@@ -160,9 +170,11 @@ impl HttpAnswer {
 impl Stack {
     async fn start() -> Self {
         let db = test_db().await;
-        let store = Store::connect(&StoreConfig::new("resources-test", db.url.clone()), &[resources::migrations()]).await.unwrap();
+        let config = StoreConfig { max_connections: 1, ..StoreConfig::new("resources-test", db.url.clone()) };
+        let store = Store::connect(&config, &[resources::migrations()]).await.unwrap();
         let store = store.with_key(Arc::new(SealKey::parse(&seal_key()).unwrap()));
         let hooks = TestHooks::default();
+        hooks.store.set(store.clone()).unwrap();
         let routes = || resources::mount_all(OpenApiRouter::<App>::new(), &[&FARM, &COW, &REPORT, &PAGE, &ALBUM]);
         let document = serde_json::to_value(drover_service::openapi::document("test", routes())).unwrap();
         let app = App(Documents::new(store.clone(), hooks.clone()));
@@ -226,6 +238,8 @@ async fn root_document_is_created_replaced_read_and_deleted() {
     stack.delete("/v2/farms/a").await.is(204);
     stack.delete("/v2/farms/a").await.refused(404, "not_found");
     assert_eq!(*stack.hooks.seen.lock().unwrap(), ["Create /v2/farms/a", "Replace /v2/farms/a", "Delete /v2/farms/a"]);
+    let asked = stack.hooks.asked.lock().unwrap().clone();
+    assert!([false, true].into_iter().all(|delete| asked.contains(&("/v2/farms/a".to_owned(), delete))), "{asked:?}");
 
     let again = stack.post("/v2/farms", named("a")).await;
     assert_ne!(again.headers[header::ETAG], made.headers[header::ETAG], "a version is never given twice");

@@ -158,8 +158,9 @@ pub async fn open(options: PgConnectOptions) -> sqlx::Result<PgConnection> {
     let opened = tokio::task::spawn_blocking(move || {
         runtime.block_on(async move {
             tokio::select! {
-                opened = PgConnection::connect_with(&options) => opened,
+                biased;
                 _ = gone => Err(sqlx::Error::WorkerCrashed),
+                opened = PgConnection::connect_with(&options) => opened,
             }
         })
     });

@@ -28,7 +28,7 @@ pub struct StoreConfig {
     /// The name of the service as in migrations/ and in its crate: `placement`, `cluster-manager`.
     pub service: &'static str,
     /// The size of the pool. Too low: requests wait for connections. Too high: Postgres (100 connections for all services by default)
-    /// refuses other services. A workflow engine has one more connection of its own.
+    /// refuses other services. A workflow engine has one more connection of its own, and a store that is [`Store::planned_once`] up to two.
     pub max_connections: u32,
     /// How long a statement waits for a free connection before it fails as unavailable.
     pub acquire_timeout: Duration,
@@ -145,15 +145,16 @@ impl Store {
         &self.schema
     }
 
-    /// The same database by a connection of its own, for statements that each find their rows by keys and of which one runs at a time.
+    /// The same database by connections of its own, for statements that each find their rows by keys and of which one runs at a time.
     /// Postgres plans each of them once. Otherwise it plans a statement with lists as parameters for each execution, which can take longer
-    /// than to carry it out.
+    /// than to carry it out. The connections are closed with the last clone of the returned store. Must be called in a runtime.
     #[must_use]
     pub fn planned_once(&self) -> Self {
         let (options, limit) = self.pool.options();
         // A plan that was made when a table was small must not read the table when it is large.
         let options = options.clone().options([("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")]);
-        Self { pool: Pool::new(options, 1, limit), ..self.clone() }
+        // A second one, because a statement that was given up can occupy the first for a while.
+        Self { pool: Pool::new(options, 2, limit), ..self.clone() }
     }
 
     /// Opens a connection that is not part of the pool, in the same schema, with server settings of its own.

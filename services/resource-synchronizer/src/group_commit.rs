@@ -1,7 +1,7 @@
 //! Group commit: what many tasks write at the same time goes to the database with one statement and one commit.
 //!
 //! There is no timer. What comes in while a statement is under way is written by the next one; a single write is carried out at once. One
-//! statement runs at a time, so that the writes of a hundred members take one of the store's connections and not all.
+//! statement runs at a time, so that the writes of a hundred members take one connection and not all.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use drover_api::bindings::Bundle;
 use serde_json::Value;
 
-/// How long a bundle is used from here. Workers that are busy for longer read it from the database.
+/// How long a bundle is used from here. Where hundreds of apps come at once, workers need several seconds until they ask for the last ones;
+/// those that are busy for longer read it from the database.
 const KEPT: Duration = Duration::from_secs(30);
 /// How many bytes are kept. Most bundles have some KiB.
 const MOST: usize = 2 << 20;

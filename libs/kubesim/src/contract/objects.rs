@@ -311,17 +311,18 @@ async fn orphans_stay(f: Fixture) -> Outcome {
 }
 
 /// Waits until the garbage collector knows the replica sets that exist. A real one learns of objects by watches, and a deletion that
-/// leaves orphans passes over dependents that it does not know yet. It removes a set whose owner is gone, and learns of sets in order.
+/// leaves orphans passes over dependents that it does not know yet. It removes a set whose owner is gone, and learns of sets in the order of
+/// their creation, or, where it lists them, of their names.
 async fn sets_are_known_to_the_collector(f: &Fixture) -> Outcome {
     let sets = f.api("apps", "v1", "ReplicaSet");
     let owner = f.config_maps().create(&PostParams::default(), &typed(f.config_map("owner", json!({})))).await?;
-    let mut last = f.deployment("last", 0, "10m");
+    let mut last = f.deployment("zz", 0, "10m");
     last["kind"] = json!("ReplicaSet");
     let uid = owner.metadata.uid;
     last["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
     sets.create(&PostParams::default(), &typed(last)).await?;
     f.config_maps().delete("owner", &DeleteParams::default()).await?;
-    until(&sets, "last", |set| set.is_none(), "the set without an owner is gone").await?;
+    until(&sets, "zz", |set| set.is_none(), "the set without an owner is gone").await?;
     Ok(())
 }
 

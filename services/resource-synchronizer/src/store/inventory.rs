@@ -302,6 +302,8 @@ mod tests {
         let store = Store::connect(&config, &[crate::store::migrations()]).await.unwrap().planned_once();
         let mut connection = store.acquire().await.unwrap();
         connection.execute("analyze").await.unwrap();
+        let mode: String = sqlx::query_scalar("show plan_cache_mode").fetch_one(&mut *connection).await.unwrap();
+        assert_eq!(mode, "force_generic_plan");
         for (statement, parameters, scans) in [(INTEND, 15, 3), (APPLIED, 10, 1)] {
             connection.execute(AssertSqlSafe(format!("prepare statement as {statement}"))).await.unwrap();
             let explain = format!("explain execute statement({})", vec!["null"; parameters].join(", "));
