@@ -47,7 +47,7 @@ pub trait Hooks: Send + Sync + 'static {
     /// keeps the connection until the other service answers. If that service asks back, requests can wait for each other until none is left.
     ///
     /// # Errors
-    /// The change is not allowed; the client gets the problem.
+    /// The change is not allowed; the client gets the problem, unless the document is missing or has another version than it expects.
     async fn before(&self, kind: &'static DocumentKind, path: &str, delete: bool) -> Result<(), Problem> {
         let _ = (kind, path, delete);
         Ok(())

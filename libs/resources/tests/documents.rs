@@ -15,6 +15,7 @@ use reqwest::{Method, StatusCode, header, multipart};
 use resources::{Change, DocumentKind, Documents, Echo, File, Foreign, Hooks, Invalid, Keep, Place, Put, Reference, Spec, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sqlx::Connection;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
@@ -368,10 +369,10 @@ async fn documents_below_others_are_read_without_the_rest_of_the_table() {
         from generate_series(1, 5000) farm, concat('f', farm) name";
     sqlx::query(fill).execute(&mut *db).await.unwrap();
     sqlx::query("analyze resource").execute(&mut *db).await.unwrap();
-    // The view counts what the connection that asks has read, and so far this one had nothing to read.
-    let mut tx = stack.store.begin().await.unwrap();
-    // As Postgres plans a prepared statement that is used often.
-    sqlx::query("set local plan_cache_mode = force_generic_plan").execute(&mut *tx).await.unwrap();
+    // The view counts what the connection that asks has read, and so far this one had nothing to read. It plans as Postgres plans a prepared
+    // statement that is used often.
+    let mut fresh = stack.store.connection([("plan_cache_mode", "force_generic_plan")]).await.unwrap();
+    let mut tx = fresh.begin().await.unwrap();
     let found = resources::Below::read(&mut tx, &[(&FARM, "/v2/farms/f17"), (&COW, "/v2/farms/f17")]).await.unwrap();
     let read = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relid = 'resource'::regclass";
     let read: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();

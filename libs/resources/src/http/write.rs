@@ -28,10 +28,11 @@ pub async fn create(
     let parent = params.fill(&kind.parent_template())?;
     let path = path_of(kind, &parent, &incoming)?;
     let foreign = documents.foreign(kind, params).await?;
-    documents.hooks.before(kind, &path, false).await?;
+    let allowed = documents.hooks.before(kind, &path, false).await;
     let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: asks_dry_run(param(query, "dryRun"))? };
     let mut tx = documents.store.begin().await?;
     let (document, ignored) = writing.create(&mut tx, incoming).await?;
+    allowed?;
     writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
     let mut response = document_response(StatusCode::CREATED, kind, &document.0);
     if let Ok(location) = HeaderValue::from_str(&path) {
@@ -60,7 +61,7 @@ pub async fn replace(
         return Err(ResourceError::MismatchedName.into());
     }
     let foreign = documents.foreign(kind, params).await?;
-    documents.hooks.before(kind, &path, false).await?;
+    let allowed = documents.hooks.before(kind, &path, false).await;
     let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: asks_dry_run(param(query, "dryRun"))? };
     let mut tx = documents.store.begin().await?;
     let found = store::lock(&mut tx, kind, &path).await?;
@@ -72,11 +73,13 @@ pub async fn replace(
         }
         matches_version(&parts.headers, None)?;
         let (document, ignored) = writing.create(&mut tx, incoming).await?;
+        allowed?;
         writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
         return Ok(warned(kind, document_response(StatusCode::CREATED, kind, &document.0), ignored));
     };
     let before = sealed::open(&documents.store, kind, before)?;
     matches_version(&parts.headers, Some(&before))?;
+    allowed?;
     let (document, ignored) = writing.replace(&mut tx, &before, incoming).await?;
     writing.end(tx, Verb::Replace, Some(&before), &document.0, document.1.as_ref()).await?;
     let status = if kind.put == Put::Created201 { StatusCode::CREATED } else { StatusCode::OK };
@@ -97,13 +100,14 @@ pub async fn delete(
     let path = params.fill(&kind.item_path())?;
     let dry_run = asks_dry_run(param(query, "dryRun"))?;
     let foreign = documents.foreign_if_there(kind, params).await?;
-    documents.hooks.before(kind, &path, true).await?;
+    let allowed = documents.hooks.before(kind, &path, true).await;
     let mut tx = documents.store.begin().await?;
     let Some(document) = store::lock(&mut tx, kind, &path).await?.filter(|document| Some(document.foreign_parent) == foreign) else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
     };
     let document = sealed::open(&documents.store, kind, document)?;
     matches_version(headers, Some(&document))?;
+    allowed?;
     let change = Change { kind, verb: Verb::Delete, path: &path, before: Some(&document), after: None, file: None, dry_run };
     documents.hooks.guard(&mut tx, &change).await?;
     let paths = store::referrers(&mut tx, document.id).await?;
