@@ -53,6 +53,8 @@ pub struct FakeContainer {
     pub started: i64,
     /// Whether containerd regards it as paused.
     pub paused: bool,
+    /// Whether a pause of it is under way.
+    pub pausing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -273,7 +275,11 @@ impl Tasks for FakeRuntime {
     async fn get(&self, request: Request<GetRequest>) -> RpcResult<GetResponse> {
         let id = request.into_inner().container_id;
         self.called("Tasks.Get", &id).await?;
-        let status = if self.get(&id)?.paused { TaskStatus::Paused } else { TaskStatus::Running };
+        let status = match self.get(&id)? {
+            FakeContainer { pausing: true, .. } => TaskStatus::Pausing,
+            FakeContainer { paused: true, .. } => TaskStatus::Paused,
+            _ => TaskStatus::Running,
+        };
         Ok(Response::new(GetResponse { process: Some(Process { status: status.into(), ..Default::default() }) }))
     }
 

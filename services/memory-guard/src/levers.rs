@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::cgroup::{CpuQuota, Freezer, read_quota, write_quota};
 use crate::failpoint;
 use crate::journal::{Hold, JournalEntry};
-use crate::runtime::{Runtime, RuntimeError};
+use crate::runtime::{PauseState, Runtime, RuntimeError};
 
 /// The smallest quota in microseconds; the runtime refuses less than 1 ms.
 const SMALLEST_QUOTA: i64 = 1000;
@@ -26,6 +26,9 @@ pub enum LeverError {
     /// The runtime reported success, but the container is not held.
     #[error("the runtime reported success, but the container is not held")]
     NoEffect,
+    /// The runtime is still pausing the container, so it cannot resume it yet.
+    #[error("the runtime is still pausing the container")]
+    Pausing,
 }
 
 /// The result of a release.
@@ -117,28 +120,24 @@ pub fn gone(error: &io::Error) -> bool {
 /// told: its shim refuses every exec in a task that was thawed without it. containerd resumes only a frozen task, so the task is frozen
 /// again for the moment of that call.
 async fn resume(entry: &JournalEntry, freezer: Option<&Freezer>, runtime: Option<&Runtime>) -> Result<Released, LeverError> {
-    let Some(runtime) = runtime else {
-        if let Some(freezer) = freezer {
-            freezer.thaw()?;
-        }
-        return Err(RuntimeError::Unreachable("it was not asked".into()).into());
-    };
-    let asked = runtime.paused(&entry.container).await;
-    if matches!(asked, Ok(true)) {
-        if let Some(freezer) = freezer.filter(|freezer| freezer.frozen().is_ok_and(|frozen| !frozen)) {
-            freezer.freeze()?;
-        }
-        let resumed = runtime.resume(&entry.container).await;
-        if let Some(freezer) = freezer {
-            freezer.thaw()?;
-        }
-        resumed?;
-        return Ok(Released::Restored);
-    }
     if let Some(freezer) = freezer {
         freezer.thaw()?;
     }
-    asked?;
+    let Some(runtime) = runtime else { return Err(RuntimeError::Unreachable("it was not asked".into()).into()) };
+    match runtime.pause_state(&entry.container).await? {
+        PauseState::Running => return Ok(Released::Restored),
+        // A pause of an agent that died may still be under way. Without a second release the task would be paused for containerd only.
+        PauseState::Pausing => return Err(LeverError::Pausing),
+        PauseState::Paused => {}
+    }
+    if let Some(freezer) = freezer {
+        freezer.freeze()?;
+    }
+    let resumed = runtime.resume(&entry.container).await;
+    if let Some(freezer) = freezer {
+        freezer.thaw()?;
+    }
+    resumed?;
     Ok(Released::Restored)
 }
 

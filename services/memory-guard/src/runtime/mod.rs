@@ -103,6 +103,15 @@ pub struct InspectedContainer {
     pub exit_code: Option<i32>,
 }
 
+/// Whether containerd has paused a task. It refuses every exec in a task that is not running for it, whatever the freezer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseState {
+    Running,
+    /// A pause is under way. It cannot be resumed before it is complete.
+    Pausing,
+    Paused,
+}
+
 /// A change of a task, which is the process of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
@@ -246,14 +255,18 @@ impl Runtime {
         self.within("Tasks.Resume", TasksClient::new(self.channel.clone()).resume(request)).await.map(drop)
     }
 
-    /// Whether containerd regards the container as paused.
+    /// What containerd knows of a pause of the container.
     ///
     /// # Errors
     /// See [`RuntimeError`].
-    pub async fn paused(&self, id: &str) -> Result<bool, RuntimeError> {
+    pub async fn pause_state(&self, id: &str) -> Result<PauseState, RuntimeError> {
         let request = namespaced(GetRequest { container_id: id.into(), ..Default::default() });
         let answer = self.within("Tasks.Get", TasksClient::new(self.channel.clone()).get(request)).await?;
-        Ok(answer.process.is_some_and(|process| process.status() == TaskStatus::Paused))
+        Ok(match answer.process.map(|process| process.status()) {
+            Some(TaskStatus::Paused) => PauseState::Paused,
+            Some(TaskStatus::Pausing) => PauseState::Pausing,
+            _ => PauseState::Running,
+        })
     }
 
     /// Subscribes to task events. The stream ends when the runtime ends. containerd answers only with the first event, which may never

@@ -7,6 +7,7 @@ use drover_memory_guard::cgroup::{CpuQuota, Group};
 use drover_memory_guard::failpoint::POINTS;
 use drover_memory_guard::journal;
 use drover_memory_guard::proto::runtime::v1 as cri;
+use drover_memory_guard::runtime::PauseState;
 use drover_memory_guard::watchdog::StateFiles;
 use drover_memory_guard::wire::Status;
 use nix::sys::signal::{Signal, kill};
@@ -59,7 +60,7 @@ impl Before {
     /// Asserts that the quotas are also restored in the memory of the runtime, and that exec works.
     async fn restored_for_good(&self, containerd: &Containerd) {
         for (id, (group, quota)) in self.ids.iter().zip(self.groups.iter().zip(&self.quotas)) {
-            assert!(!containerd.runtime.paused(id).await.unwrap(), "containerd regards {id} as paused");
+            assert_eq!(containerd.runtime.pause_state(id).await.unwrap(), PauseState::Running, "{id} for containerd");
             touch(containerd, id).await;
             assert_eq!(group.cpu_quota().unwrap(), *quota, "the runtime remembered the tiny quota");
             let request = cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["/workload".into(), "true".into()], timeout: 30 };

@@ -1,14 +1,18 @@
 //! Errors between agent and runtime, on a runtime that misbehaves on demand and a machine of plain files: calls that are not implemented,
 //! silence, containers that vanish, wrong numbers. Needs no root.
 
-use drover_memguard::Lever;
+use drover_memguard::{Lever, Moment};
+use drover_memory_guard::cgroup::Freezer;
 use drover_memory_guard::fake::{CallFault, FakeContainer};
+use drover_memory_guard::journal::{Hold, JournalEntry};
+use drover_memory_guard::levers::{LeverError, Released, release};
 use drover_memory_guard::proto::containerd::events::TaskExit;
+use drover_memory_guard::runtime::Runtime;
 use drover_memory_guard::wire::Status;
 use serde_json::{Value, json};
 
 use crate::support::machine::FakeMachine;
-use crate::support::{SWITCH, until};
+use crate::support::{PATIENCE, SWITCH, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -190,6 +194,26 @@ async fn agent_notices_a_pause_that_the_runtime_confirms_but_does_not_carry_out(
     until("the agent sees that it did not happen", || agent.log().contains("something else released a held container")).await;
     agent.stop().await.unwrap();
     assert!(!machine.fake.paused("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_is_complete_only_when_a_pause_that_was_under_way_is_over() {
+    let machine = FakeMachine::new();
+    machine.fake.put("a", FakeContainer { pausing: true, ..machine.container("a") });
+    let freezer = Freezer::V2(machine.group("a"));
+    freezer.freeze().unwrap();
+    let hold = Hold::Pause { freezer: Some(freezer) };
+    let entry = JournalEntry { container: "a".into(), name: "a".into(), hold, since: Moment(0), until: Moment(1), at_gate: false };
+    let runtime = Runtime::at(&machine.socket(), PATIENCE);
+
+    let early = release(&entry, Some(&runtime)).await;
+    assert!(matches!(early, Err(LeverError::Pausing)), "{early:?}");
+    assert_eq!(machine.read("a", "cgroup.freeze"), "0", "it runs all the same");
+
+    machine.fake.put("a", FakeContainer { paused: true, ..machine.container("a") });
+    assert_eq!(release(&entry, Some(&runtime)).await.unwrap(), Released::Restored);
+    assert!(!machine.fake.paused("a"));
+    assert_eq!(machine.read("a", "cgroup.freeze"), "0");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
