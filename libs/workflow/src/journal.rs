@@ -8,6 +8,7 @@ use serde_json::Value;
 use sqlx::{FromRow, PgConnection, Row as _};
 use uuid::Uuid;
 
+use crate::definition::StepKind;
 use crate::runner::StepInfo;
 use crate::{ChildOutcome, Failure, StepError, Workflow};
 
@@ -59,7 +60,7 @@ impl FromRow<'_, sqlx::postgres::PgRow> for Claimed {
         let step = |seq| {
             let (name, round) = (row.try_get("name")?, row.try_get("started_round")?);
             let (output, started_at) = (row.try_get("output")?, row.try_get("started_at")?);
-            Ok::<_, sqlx::Error>(StepRow { seq, name, round, output, started_at, drawn: None })
+            Ok::<_, sqlx::Error>(StepRow { seq, name, round, output, started_at, drawn: row.try_get("drawn")? })
         };
         let started = row.try_get::<Option<i32>, _>("started_seq")?.map(step).transpose()?;
         Ok(Self { row: WorkflowRow::from_row(row)?, started })
@@ -74,12 +75,21 @@ pub(crate) struct NewWorkflow {
     subject: String,
     input: Value,
     first: &'static str,
+    /// Whether the first step can be begun before its workflow runs: it is remote, so nothing else belongs to its start, and always due.
+    begins: bool,
 }
 
 impl NewWorkflow {
+    /// Its kind and version.
+    pub fn kind(&self) -> (&'static str, i32) {
+        (self.kind, self.version)
+    }
+
     pub fn of<W: Workflow>(input: &W::Input) -> Result<Self, StepError> {
-        let first = W::steps().steps.first().map_or("", |step| step.name);
-        Ok(Self { kind: W::KIND, version: W::VERSION, subject: W::subject(input), input: serde_json::to_value(input)?, first })
+        let steps = W::steps().steps;
+        let first = steps.first().map_or("", |step| step.name);
+        let begins = steps.first().is_some_and(|step| step.kind == StepKind::Remote && step.due.is_none());
+        Ok(Self { kind: W::KIND, version: W::VERSION, subject: W::subject(input), input: serde_json::to_value(input)?, first, begins })
     }
 
     /// False when there is a workflow of that id already.
@@ -107,7 +117,51 @@ impl NewWorkflow {
         .await?;
         Ok(done.rows_affected() == 1)
     }
+
+    /// Inserts it as claimed by an engine, which then runs it from what is returned. None when the engine's lease has run out or there is a
+    /// workflow of that id already: nothing is inserted then.
+    pub async fn insert_claimed(
+        &self,
+        tx: &mut PgConnection,
+        id: Uuid,
+        traceparent: Option<&str>,
+        (engine, incarnation): (&str, Uuid),
+    ) -> StoreResult<Option<Claimed>> {
+        let claimed = sqlx::query_as(INSERT_CLAIMED)
+            .bind(id)
+            .bind(self.kind)
+            .bind(self.version)
+            .bind(&self.subject)
+            .bind(traceparent)
+            .bind(&self.input)
+            .bind(self.first)
+            .bind(engine)
+            .bind(incarnation)
+            .bind(self.begins)
+            .fetch_optional(tx)
+            .await?;
+        Ok(claimed)
+    }
 }
+
+/// As [`NewWorkflow::insert`] inserts it, but claimed by an engine whose lease has not run out. No row is inserted otherwise. `$10`: its first
+/// step is begun with it, as [`BEGIN`] does. A cancel that comes before the step's effect then waits for that, and the step is undone. The
+/// times are not those of the caller's transaction, which may have waited for a lock.
+const INSERT_CLAIMED: &str = "with w as (
+    insert into workflow (id, kind, version, subject, traceparent, input, state, step, worker, incarnation, fence, run_at)
+    select $1, $2, $3, $4, $5, $6, 'null'::jsonb, $7, name, incarnation, nextval('workflow_fence'), clock_timestamp()
+    from worker where name = $8 and incarnation = $9 and lease_until > clock_timestamp()
+    on conflict (id) do nothing
+    returning *
+), s as (
+    insert into workflow_step (workflow_id, seq, name, round, status, atomic)
+    select id, seq + 1, step, round, 'started', false from w where $10
+    returning seq, name, round, output, started_at
+)
+select s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, case when $10 then nextval('workflow_fence') end as drawn,
+    w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested,
+    w.message, w.failure, w.parent_id, w.fence, w.created_at
+from w left join s on true";
 
 /// Why a journal write was not made.
 #[derive(Debug)]
@@ -314,7 +368,7 @@ async fn insert_step(
         .bind(seq)
         .bind(step.name)
         .bind(row.round)
-        .bind(step.kind == crate::definition::StepKind::Local)
+        .bind(step.kind == StepKind::Local)
         .bind(anyway)
         .fetch_optional(connection)
         .await?;

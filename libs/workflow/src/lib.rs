@@ -29,7 +29,7 @@ mod view;
 mod wakes;
 
 pub use definition::{Ctx, LocalFn, RemoteFn, Step, Steps, Workflow};
-pub use engine::{CancelError, EndedWorkflow, Engine, Registry, Settings, StartError};
+pub use engine::{CancelError, EndedWorkflow, Engine, Registry, Settings, StartError, Started};
 pub use outcome::{Child, ChildOutcome, Failure, Outcome, Park, StepError, StepResult};
 pub use points::{Failpoint, failpoints};
 pub use view::{ListFilter, StepView, WorkflowView};

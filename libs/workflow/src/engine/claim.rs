@@ -9,6 +9,7 @@ use drover_service::TaskHandle;
 use drover_service::tasks::panic_message;
 use drover_store::{StoreError, StoreResult};
 use futures::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -16,18 +17,21 @@ use super::{Background, Inner, driver::Driver};
 use crate::journal::{Claimed, JournalError, StepRow, WorkflowRow};
 
 /// Claims due workflows that no engine runs: new and parked ones, those of an engine whose lease has run out, and those of an earlier
-/// start of this engine. Nothing is claimed by an engine whose own lease has run out: others would take it over at once.
+/// start of this engine. Nothing is claimed by an engine whose own lease has run out: others would take it over at once. One that this start
+/// has claimed, but that none of its tasks runs, is claimed again when it has been due for as long as a lease lasts, see
+/// [`super::start::Started`].
 const CLAIM: &str = "with free as (
     select id, seq from workflow w
     where ended_at is null and run_at <= now() and kind || '/' || version = any($4) and id <> all($5)
-      and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now())
+      and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now()
+          and (k.name <> $1 or k.incarnation <> $2 or w.run_at > now() - $6 * interval '1 microsecond'))
       and exists (select from worker k where k.name = $1 and k.incarnation = $2 and k.lease_until > now())
     order by run_at for update skip locked limit $3)
 update workflow w set worker = $1, incarnation = $2, woken = false, refused = false,
     fence = case when w.worker is null and w.incarnation = $2 then w.fence else nextval('workflow_fence') end
 from free left join workflow_step s on s.workflow_id = free.id and s.seq = free.seq + 1
 where w.id = free.id
-returning s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
+returning s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, null::bigint as drawn, w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
 
 /// Marks due workflows whose kind or version this engine does not know and that no engine runs, so that people see them. The mark has no
 /// effect on claims: an engine that knows the version still takes them.
@@ -38,6 +42,8 @@ const REFUSE: &str = "update workflow w set refused = true, revision = revision 
 
 impl Inner {
     async fn claim(&self, limit: usize) -> StoreResult<Vec<Claimed>> {
+        // Waited for first: what begins to run meanwhile must be left out.
+        let mut connection = self.store.acquire().await?;
         let running: Vec<Uuid> = self.running().iter().copied().collect();
         let rows = sqlx::query_as(CLAIM)
             .bind(&self.settings.name)
@@ -45,7 +51,8 @@ impl Inner {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(self.registry.known())
             .bind(running)
-            .fetch_all(&mut *self.store.acquire().await?)
+            .bind(self.lease_micros())
+            .fetch_all(&mut *connection)
             .await?;
         Ok(rows)
     }
@@ -91,36 +98,41 @@ impl Inner {
     /// True when there may be more workflows to claim.
     async fn claim_and_spawn(self: &Arc<Self>) -> StoreResult<bool> {
         let claims = self.claims.fetch_add(1, Ordering::SeqCst) + 1;
-        let free = self.permits.available_permits();
+        // The other half is for workflows that are started here meanwhile.
+        let free = self.permits.available_permits().div_ceil(2);
         if free == 0 {
             return Ok(false);
         }
+        let Ok(mut permits) = self.permits.clone().try_acquire_many_owned(u32::try_from(free).unwrap_or(u32::MAX)) else {
+            return Ok(true);
+        };
         let rows = self.claim(free).await?;
         let full = rows.len() == free;
-        for Claimed { row, started } in rows {
-            let Ok(permit) = self.permits.clone().try_acquire_owned() else { break };
-            self.running().insert(row.id);
-            let engine = self.clone();
-            let killed = self.killed.clone();
-            self.tasks.spawn(killed.run_until_cancelled_owned(async move {
-                let (id, fence) = (row.id, row.fence);
-                match AssertUnwindSafe(engine.clone().drive(row, started)).catch_unwind().await {
-                    Ok(outcome) => engine.settle(id, fence, outcome).await,
-                    Err(panic) => {
-                        let error = panic_message(&*panic);
-                        tracing::error!(workflow.id = %id, error, "the driver of this workflow panicked; the workflow is continued after a pause");
-                        engine.give_back(id, fence, engine.settings.longest_backoff).await;
-                    }
-                }
-                drop(permit);
-                engine.running().remove(&id);
-                // What was begun since then has left this workflow out, or had no permit.
-                if engine.claims.load(Ordering::SeqCst) != claims {
-                    engine.due.notify_one();
-                }
-            }));
+        for claimed in rows {
+            let place = permits.split(1).and_then(|permit| Place::new(self, claimed.row.id, permit, claims));
+            let Some(place) = place else { continue };
+            self.spawn(place, claimed);
         }
         Ok(full)
+    }
+
+    /// Drives a claimed workflow in a task of its own.
+    pub(super) fn spawn(self: &Arc<Self>, place: Place, Claimed { row, started }: Claimed) {
+        let (engine, killed) = (self.clone(), self.killed.clone());
+        self.tasks.spawn(killed.run_until_cancelled_owned(async move {
+            let (id, fence) = (row.id, row.fence);
+            match AssertUnwindSafe(engine.clone().drive(row, started)).catch_unwind().await {
+                Err(panic) => {
+                    let error = panic_message(&*panic);
+                    tracing::error!(workflow.id = %id, error, "the driver of this workflow panicked; the workflow is continued after a pause");
+                    engine.give_back(id, fence, engine.settings.longest_backoff).await;
+                }
+                // A test wants the same as after a SIGKILL: the claim stays, and this process does not run the workflow again.
+                Ok(Err(JournalError::Halted)) => return place.keep(),
+                Ok(outcome) => engine.settle(id, fence, outcome).await,
+            }
+            drop(place);
+        }));
     }
 
     async fn drive(self: Arc<Self>, row: WorkflowRow, started: Option<StepRow>) -> Result<(), JournalError> {
@@ -143,7 +155,6 @@ impl Inner {
                 // Does nothing in the first case. In the second the workflow is still this engine's, and is continued from its row.
                 self.give_back(id, fence, Duration::ZERO).await;
             }
-            // A test wants the same as after a SIGKILL: the claim stays.
             Err(JournalError::Halted) => {}
             Err(JournalError::Store(error)) => {
                 tracing::warn!(workflow.id = %id, %error, "the journal could not be written; the step will be repeated");
@@ -171,6 +182,55 @@ impl Inner {
             .execute(&mut *self.store.acquire().await?)
             .await?;
         Ok(())
+    }
+}
+
+/// The place of a workflow that runs in this process, or is about to. When it is dropped, the workflow does not run here any more.
+pub(super) struct Place {
+    engine: Arc<Inner>,
+    id: Uuid,
+    permit: Option<OwnedSemaphorePermit>,
+    /// How many claims were begun before.
+    claims: u64,
+    /// Whether the workflow counts as running here for ever.
+    kept: bool,
+}
+
+impl Place {
+    /// For a workflow that starts here. The last quarter of the places is for workflows that have waited for longer.
+    pub fn take(engine: &Arc<Inner>, id: Uuid) -> Option<Self> {
+        if engine.permits.available_permits() <= engine.settings.concurrency / 4 {
+            return None;
+        }
+        // Read first: a claim that finds no permit because this one was taken is made up for when the place is given back.
+        let claims = engine.claims.load(Ordering::SeqCst);
+        let permit = engine.permits.clone().try_acquire_owned().ok()?;
+        Self::new(engine, id, permit, claims)
+    }
+
+    /// None when the workflow runs here already.
+    fn new(engine: &Arc<Inner>, id: Uuid, permit: OwnedSemaphorePermit, claims: u64) -> Option<Self> {
+        let place = || Self { engine: engine.clone(), id, permit: Some(permit), claims, kept: false };
+        engine.running().insert(id).then(place)
+    }
+
+    /// Gives the permit back, but leaves the workflow among those that run here, so that this process does not claim it.
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        if self.kept {
+            return;
+        }
+        self.engine.running().remove(&self.id);
+        // What was begun since then has left this workflow out, or had no permit.
+        if self.engine.claims.load(Ordering::SeqCst) != self.claims {
+            self.engine.due.notify_one();
+        }
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn keep(engine: Arc<Inner>, task: TaskHandle) -> Background {
 }
 
 impl Inner {
-    fn lease_micros(&self) -> i64 {
+    pub(super) fn lease_micros(&self) -> i64 {
         i64::try_from(self.settings.lease.as_micros()).unwrap_or(i64::MAX)
     }
 

@@ -7,6 +7,7 @@
 mod claim;
 mod driver;
 mod lease;
+mod start;
 mod step_end;
 mod undo;
 
@@ -25,10 +26,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::journal::NewWorkflow;
+use crate::Workflow;
 use crate::runner::{Runner, TypedRunner};
 use crate::wakes::Wakes;
-use crate::{StepError, Workflow};
+
+pub use start::Started;
 
 /// How an engine behaves; the defaults are for production.
 #[derive(Clone, Debug)]
@@ -146,7 +148,7 @@ pub(crate) struct Inner {
     pub due: Notify,
     /// Notified when there are wake-ups to write.
     pub called: Notify,
-    /// The workflows that run in this process.
+    /// The workflows that run in this process, or are about to: it claims none of them.
     pub running: Mutex<HashSet<Uuid>>,
     /// How many claims were begun. One that is begun while a workflow runs leaves that one out.
     pub claims: AtomicU64,
@@ -242,10 +244,7 @@ impl Engine {
     /// # Errors
     /// The input cannot be written as JSON, or the statement fails; the transaction can then only be rolled back.
     pub async fn start_in_tx<W: Workflow>(&self, tx: &mut PgConnection, id: Uuid, input: &W::Input) -> Result<bool, StartError> {
-        let new = NewWorkflow::of::<W>(input).map_err(|error| match error {
-            StepError::Retry { message, .. } => StartError::Input(message),
-            StepError::Fail(failure) => StartError::Input(failure.message),
-        })?;
+        let new = start::new_workflow::<W>(input)?;
         Ok(new.insert(tx, id, None, telemetry::traceparent().as_deref()).await?)
     }
 

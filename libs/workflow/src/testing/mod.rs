@@ -312,9 +312,10 @@ impl<'a, F: Fixture> TestRun<'a, F> {
     async fn start(&self, engine: &Engine) {
         let store = self.fixture.store();
         let mut tx = store.begin().await.expect("the test database answers");
-        engine.start_in_tx::<F::Workflow>(&mut tx, self.id, &self.fixture.input()).await.expect("the workflow can be started");
+        let started = engine.start_here_in_tx::<F::Workflow>(&mut tx, self.id, &self.fixture.input()).await;
+        let started = started.expect("the workflow can be started");
         tx.commit().await.expect("the test database answers");
-        engine.nudge();
+        started.run();
     }
 
     async fn to_end(&self) -> WorkflowView {

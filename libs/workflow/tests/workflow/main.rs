@@ -7,3 +7,4 @@ mod leases;
 mod lifecycle;
 mod parking;
 mod properties;
+mod starts;

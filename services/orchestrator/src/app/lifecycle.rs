@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::{AppRequest, MemberKey, PlacementTerms};
-use drover_workflow::{StartError, Workflow};
+use drover_workflow::{StartError, Started, Workflow};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -56,26 +56,22 @@ impl App {
             tx = self.store.begin().await?;
             held = Held::take(&mut tx, path).await?;
         }
-        let id = self.instantiate_in(&mut tx, &held, &Placing { by, changed, advice, plan: None }).await?;
+        let started = self.instantiate_in(&mut tx, &held, &Placing { by, changed, advice, plan: None }).await?;
         tx.commit().await?;
-        self.engine.nudge();
-        Ok(id)
+        Ok(started.run())
     }
 
-    /// As [`App::instantiate`], in the transaction in which the group's hold was taken.
-    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, held: &Held, placing: &Placing<'_>) -> Result<Uuid, Error> {
+    /// As [`App::instantiate`], in the transaction in which the group's hold was taken. What is returned is to be run after the commit.
+    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, held: &Held, placing: &Placing<'_>) -> Result<Started, Error> {
         let Held { operation: id, state, ref group } = *held;
         let cloud = terms::cloud(&mut *tx, group).await?;
         let apps = match state {
             DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped => {
-                self.deliveries(&mut *tx, group, &cloud, &placing.advice).await?
+                deliveries(&mut *tx, group, &cloud, &placing.advice).await?
             }
             _ => return Err(Error::WrongState { verb: "instantiate", state, allowed: INSTANTIABLE }),
         };
         logical_cloud::require(&mut *tx, &cloud.document, &cloud.members).await?;
-        if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
-            return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), state)));
-        }
         let revised: Vec<RevisionApp> = apps.iter().map(revision_app).collect();
         let new = NewRevision {
             dig: group.dig.id,
@@ -90,8 +86,7 @@ impl App {
         };
         let revision = revision::draw(&mut *tx, &new).await?;
         let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan: placing.plan, changed: placing.changed.clone() };
-        self.engine.start_in_tx::<Instantiate>(tx, id, &order).await?;
-        Ok(id)
+        Ok(self.engine.start_here_in_tx::<Instantiate>(tx, id, &order).await?)
     }
 
     /// Starts to terminate a group. An instantiation that is going on is undone instead, and so is what a failed one has left; volume claims
@@ -214,29 +209,24 @@ impl App {
         let cloud = terms::cloud(&mut *tx, group).await?;
         logical_cloud::require(tx, &cloud.document, &cloud.members).await
     }
+}
 
-    async fn deliveries(
-        &self,
-        tx: &mut PgConnection,
-        group: &Group,
-        cloud: &CloudMembers,
-        advice: &GroupAdvice,
-    ) -> Result<Vec<Delivery>, Error> {
-        let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
-        let mut requests = approve::requests_of(&mut *tx, group, cloud, &apps).await?;
-        requests.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
-        let after = dependencies::of(tx, group).await?;
-        Ok(apps
-            .into_iter()
-            .zip(requests)
-            .map(|(app, request)| Delivery {
-                after: after.get(&app.app).cloned().unwrap_or_default(),
-                digest: app.digest,
-                namespace: app.namespace,
-                request,
-            })
-            .collect())
+/// The apps of a group as they are to be delivered.
+async fn deliveries(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers, advice: &GroupAdvice) -> Result<Vec<Delivery>, Error> {
+    let approved = deployment::approved(&mut *tx, group.dig.id).await?;
+    if approved.running {
+        return Err(Error::Internal(format!("{} can be instantiated but some of its apps are running", group.subject())));
     }
+    let mut requests = approve::requests_of(&mut *tx, group, cloud, &approved.apps).await?;
+    requests.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
+    let after = dependencies::of(tx, group).await?;
+    let delivery = |(app, request): (ApprovedApp, AppRequest)| Delivery {
+        after: after.get(&app.app).cloned().unwrap_or_default(),
+        digest: app.digest,
+        namespace: app.namespace,
+        request,
+    };
+    Ok(approved.apps.into_iter().zip(requests).map(delivery).collect())
 }
 
 /// A group that is to be instantiated by an operation, which has taken its hold.
@@ -260,8 +250,9 @@ impl Held {
     /// As [`Held::take`], of this group.
     pub async fn of(tx: &mut PgConnection, group: Group) -> Result<Self, Error> {
         let operation = Uuid::now_v7();
-        let state = deployment::load(&mut *tx, group.dig.id, true).await?.state;
-        hold::take(tx, operation, &[group.dig.id]).await??;
+        let (before, taken) = hold::take_locked(tx, operation, group.dig.id).await?;
+        taken?;
+        let state = before.state;
         Ok(Self { operation, state, group: group.renewed() })
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! The pair is a row of `deployment_migration`, which the task `hand_over` reads, so that it survives a restart.
 
+use drover_workflow::Started;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -22,10 +23,9 @@ impl App {
     pub async fn migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Uuid, Error> {
         let advice = self.advice(target, false).await?;
         let mut tx = self.store.begin().await?;
-        let operation = self.migrate_in(&mut tx, source, target, by, advice).await?;
+        let started = self.migrate_in(&mut tx, source, target, by, advice).await?;
         tx.commit().await?;
-        self.engine.nudge();
-        Ok(operation)
+        Ok(started.run())
     }
 
     /// What [`App::migrate`] would decide for the target now. Nothing is written.
@@ -34,7 +34,7 @@ impl App {
     /// As [`App::migrate`] and [`App::preview`].
     pub async fn preview_migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Preview, Error> {
         let mut tx = self.store.begin().await?;
-        self.migrate_in(&mut tx, source, target, by, GroupAdvice::default()).await?;
+        drop(self.migrate_in(&mut tx, source, target, by, GroupAdvice::default()).await?);
         tx.rollback().await?;
         self.preview(target, by).await
     }
@@ -46,7 +46,7 @@ impl App {
         target: &GroupPath,
         by: &Requester,
         advice: GroupAdvice,
-    ) -> Result<Uuid, Error> {
+    ) -> Result<Started, Error> {
         let from = group::at(&mut *tx, source).await?;
         let to = group::at(&mut *tx, target).await?;
         if from.dig.id == to.dig.id {
@@ -62,11 +62,11 @@ impl App {
         let placing = Placing { by, changed: Vec::new(), advice, plan: None };
         let target = to.dig.id;
         let held = Held::of(&mut *tx, to).await?;
-        let operation = self.instantiate_in(&mut *tx, &held, &placing).await?;
-        if !group_migration::put(&mut *tx, from.dig.id, target, operation).await? {
+        let started = self.instantiate_in(&mut *tx, &held, &placing).await?;
+        if !group_migration::put(&mut *tx, from.dig.id, target, started.id).await? {
             return Err(Error::NotNow(format!("{} is being replaced by another group already", from.subject())));
         }
-        Ok(operation)
+        Ok(started)
     }
 
     /// Terminates each source whose target is instantiated, and forgets those whose target failed.

@@ -46,10 +46,9 @@ impl App {
                 let group = group::by_id(&mut tx, dig.id).await?;
                 let held = Held::of(&mut tx, group).await?;
                 let placing = Placing { by, changed: Vec::new(), advice, plan: Some(id) };
-                let operation = self.instantiate_in(&mut tx, &held, &placing).await?;
+                let started = self.instantiate_in(&mut tx, &held, &placing).await?;
                 tx.commit().await.map_err(Error::from)?;
-                self.engine.nudge();
-                Ok(operation)
+                Ok(started.run())
             }
             PlanSubject::Relieve(member) => self.start_moves(&document, Uuid::now_v7(), format!("relieve {member}")).await,
             PlanSubject::Drain(member) => {

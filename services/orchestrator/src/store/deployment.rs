@@ -93,9 +93,16 @@ pub async fn load(tx: &mut PgConnection, dig: Uuid, lock: bool) -> StoreResult<D
     } else {
         sqlx::query_as("select state, revision from deployment where dig_id = $1").bind(dig).fetch_optional(tx).await?
     };
-    let Some((state, revision)) = row else { return Ok(Deployment { state: DeploymentState::Created, revision: 0 }) };
-    let state = state.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))?;
-    Ok(Deployment { state, revision })
+    Deployment::of(row)
+}
+
+impl Deployment {
+    /// What a row says, or what counts without one.
+    pub(super) fn of(row: Option<(String, i64)>) -> StoreResult<Self> {
+        let Some((state, revision)) = row else { return Ok(Self { state: DeploymentState::Created, revision: 0 }) };
+        let state = state.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))?;
+        Ok(Self { state, revision })
+    }
 }
 
 /// Sets state and revision of a group and adds both to its history.
@@ -185,17 +192,38 @@ pub async fn keep_controller_answers(tx: &mut PgConnection, dig: Uuid, revision:
     Ok(())
 }
 
+/// What is approved of a group.
+#[derive(Clone, Debug)]
+pub struct Approved {
+    /// Ordered by name.
+    pub apps: Vec<ApprovedApp>,
+    /// Whether copies of some apps of the group are current.
+    pub running: bool,
+}
+
+/// The approved apps of a group, ordered by name, and whether some of its apps run.
+///
+/// # Errors
+/// The query failed.
+pub async fn approved(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Approved> {
+    let rows: Vec<(String, String, String, Json<Demand>, bool)> = sqlx::query_as(
+        "select app, digest, namespace, demand, exists (select from binding where dig_id = $1 and role = 'current')
+         from deployment_app where dig_id = $1 order by app",
+    )
+    .bind(dig)
+    .fetch_all(tx)
+    .await?;
+    let running = rows.iter().any(|(.., running)| *running);
+    let app = |(app, digest, namespace, Json(demand), _)| ApprovedApp { app, digest, namespace, demand };
+    Ok(Approved { apps: rows.into_iter().map(app).collect(), running })
+}
+
 /// The approved apps of a group, ordered by name.
 ///
 /// # Errors
 /// The query failed.
 pub async fn approved_apps(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<ApprovedApp>> {
-    let rows: Vec<(String, String, String, Json<Demand>)> =
-        sqlx::query_as("select app, digest, namespace, demand from deployment_app where dig_id = $1 order by app")
-            .bind(dig)
-            .fetch_all(tx)
-            .await?;
-    Ok(rows.into_iter().map(|(app, digest, namespace, Json(demand))| ApprovedApp { app, digest, namespace, demand }).collect())
+    Ok(approved(tx, dig).await?.apps)
 }
 
 /// The path of a group that runs in a logical cloud or is being changed in it.

@@ -10,6 +10,18 @@ use drover_store::StoreResult;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::deployment::Deployment;
+
+/// The end of an insert of holds. A row that the workflow has already counts as inserted.
+macro_rules! unless_held {
+    () => {
+        "on conflict (dig_id) do update set workflow_id = excluded.workflow_id,
+            taken_at = case when hold.workflow_id = excluded.workflow_id then hold.taken_at else excluded.taken_at end
+         where hold.workflow_id = excluded.workflow_id
+            or exists (select from workflow where id = hold.workflow_id and ended_at is not null) "
+    };
+}
+
 /// Takes the holds of these groups for a workflow. If another workflow has one of them, nothing is taken and the inner error
 /// names that workflow.
 ///
@@ -20,27 +32,56 @@ pub async fn take(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> Store
     let mut digs = digs.to_vec();
     digs.sort_unstable();
     digs.dedup();
-    let taken = sqlx::query(
-        "insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig
-         on conflict (dig_id) do update set workflow_id = excluded.workflow_id, taken_at = excluded.taken_at
-            where exists (select from workflow where id = hold.workflow_id and ended_at is not null)",
-    )
-    .bind(&digs)
-    .bind(workflow)
-    .execute(&mut *tx)
-    .await?;
-    if usize::try_from(taken.rows_affected()) == Ok(digs.len()) {
-        return Ok(Ok(()));
+    let sql = concat!("insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig ", unless_held!());
+    loop {
+        let taken = sqlx::query(sql).bind(&digs).bind(workflow).execute(&mut *tx).await?;
+        if usize::try_from(taken.rows_affected()) == Ok(digs.len()) {
+            return Ok(Ok(()));
+        }
+        // Without another one: the workflow that had the hold has ended meanwhile.
+        if let Some(busy) = other(&mut *tx, workflow, &digs).await? {
+            drop_some(tx, workflow, &digs).await?;
+            return Ok(Err(busy));
+        }
     }
-    let busy: Option<(Uuid, Uuid)> =
-        sqlx::query_as("select dig_id, workflow_id from hold where dig_id = any($1) and workflow_id <> $2 order by dig_id limit 1")
-            .bind(&digs)
-            .bind(workflow)
-            .fetch_optional(&mut *tx)
-            .await?;
-    let Some((dig, holder)) = busy else { return Ok(Ok(())) };
-    drop_some(tx, workflow, &digs).await?;
-    Ok(Err(Busy { dig, holder }))
+}
+
+/// Locks the state of a group, then takes its hold, with one statement where that is possible: as [`super::deployment::load`] and [`take`].
+///
+/// # Errors
+/// The query failed, or the stored state is unknown. That the group is busy is the inner result.
+pub async fn take_locked(tx: &mut PgConnection, workflow: Uuid, dig: Uuid) -> StoreResult<(Deployment, Result<(), Busy>)> {
+    let sql = concat!(
+        "with before as (
+            select state, revision from deployment where dig_id = $1 for update
+        ), taken as (
+            insert into hold (dig_id, workflow_id) select $1, $2 from (select count(*) from before) locked ",
+        unless_held!(),
+        "returning dig_id
+        )
+        select exists (select from taken), state, revision from (values (1)) one left join before on true"
+    );
+    loop {
+        let (taken, state, revision): (bool, Option<String>, Option<i64>) =
+            sqlx::query_as(sql).bind(dig).bind(workflow).fetch_one(&mut *tx).await?;
+        let busy = if taken { None } else { other(&mut *tx, workflow, &[dig]).await? };
+        if taken || busy.is_some() {
+            return Ok((Deployment::of(state.zip(revision))?, busy.map_or(Ok(()), Err)));
+        }
+    }
+}
+
+/// Another workflow, which has not ended, that has one of these holds.
+async fn other(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> StoreResult<Option<Busy>> {
+    let busy: Option<(Uuid, Uuid)> = sqlx::query_as(
+        "select dig_id, workflow_id from hold left join workflow on workflow.id = workflow_id
+             where dig_id = any($1) and workflow_id <> $2 and ended_at is null order by dig_id limit 1",
+    )
+    .bind(digs)
+    .bind(workflow)
+    .fetch_optional(tx)
+    .await?;
+    Ok(busy.map(|(dig, holder)| Busy { dig, holder }))
 }
 
 /// A group that another operation is changing.

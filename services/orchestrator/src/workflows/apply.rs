@@ -1,7 +1,7 @@
 //! Applying bindings: sends bundles and bindings to resource-synchronizer in the order of their dependencies, then checks the
 //! status of each. Called in every pass of a waiting step; each binding is sent once per journaled state.
 
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::bindings::{Bundle, DesiredBinding, DesiredBindings, DesiredState, Preflight, PreflightAnswer, Share};
@@ -10,6 +10,7 @@ use drover_workflow::StepError;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::readiness::{self, Readiness, Sent};
@@ -98,13 +99,17 @@ pub async fn send_share(environment: &Environment, binding: &Binding, share: Arc
 }
 
 async fn send_present(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<(), StepError> {
-    let bindings = vec![with_rights(environment, binding, desired).await?];
-    put(environment, binding, bindings).await
+    put(environment, binding, async { Ok(vec![with_rights(environment, binding, desired).await?]) }).await
 }
 
-/// Sends bindings with the bundle that they have in common: that of `one` of them. The bundle goes with the first request.
-async fn put(environment: &Environment, one: &Binding, mut bindings: Vec<DesiredBinding>) -> Result<(), StepError> {
-    let objects = objects(environment, one).await?;
+/// Sends bindings with the bundle that they have in common: that of `one` of them, which is read meanwhile. The bundle goes with the first
+/// request.
+async fn put(
+    environment: &Environment,
+    one: &Binding,
+    bindings: impl Future<Output = Result<Vec<DesiredBinding>, StepError>>,
+) -> Result<(), StepError> {
+    let (objects, mut bindings) = tokio::try_join!(objects(environment, one), bindings)?;
     let mut bundle = Some(Bundle { digest: sent_digest(&one.digest, &one.member).into(), objects });
     while !bindings.is_empty() {
         let rest = bindings.split_off(bindings.len().min(TOGETHER));
@@ -120,7 +125,25 @@ async fn objects(environment: &Environment, binding: &Binding) -> Result<Vec<Val
 }
 
 async fn with_rights(environment: &Environment, binding: &Binding, desired: DesiredBinding) -> Result<DesiredBinding, StepError> {
-    Ok(limited(desired, grants::of_group(&mut *environment.store.acquire().await?, binding.dig.id).await?))
+    Ok(limited(desired, rights(environment, binding.dig.id).await?))
+}
+
+/// Bindings of these groups with their rights, which are read once.
+async fn with_known_rights(
+    environment: &Environment,
+    bindings: Vec<(Uuid, DesiredBinding)>,
+    known: &BTreeMap<Uuid, OnceCell<Rights>>,
+) -> Result<Vec<DesiredBinding>, StepError> {
+    let mut all = Vec::new();
+    for (dig, desired) in bindings {
+        let rights = known[&dig].get_or_try_init(|| rights(environment, dig)).await?;
+        all.push(limited(desired, rights.clone()));
+    }
+    Ok(all)
+}
+
+async fn rights(environment: &Environment, dig: Uuid) -> Result<Rights, StepError> {
+    Ok(grants::of_group(&mut *environment.store.acquire().await?, dig).await?)
 }
 
 fn limited(desired: DesiredBinding, rights: Rights) -> DesiredBinding {
@@ -179,24 +202,19 @@ impl ApplyProgress {
     /// Sends these bindings, those with the same bundle together. After an error none counts as sent: it is sent again.
     async fn send_all(&mut self, environment: &Environment, lease: Lease, due: &[&Binding]) -> Result<(), StepError> {
         let fence = environment.first_fence(lease).await?;
-        let mut rights = BTreeMap::new();
-        for binding in due {
-            if let Entry::Vacant(unknown) = rights.entry(binding.dig.id) {
-                unknown.insert(grants::of_group(&mut *environment.store.acquire().await?, binding.dig.id).await?);
-            }
-        }
+        let known: BTreeMap<Uuid, OnceCell<Rights>> = due.iter().map(|binding| (binding.dig.id, OnceCell::new())).collect();
         let mut by_bundle: BTreeMap<String, Vec<&Binding>> = BTreeMap::new();
         for binding in due {
             by_bundle.entry(sent_digest(&binding.digest, &binding.member)).or_default().push(binding);
         }
-        let desired = |binding: &&Binding| {
-            let desired = DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
-            limited(desired, rights.get(&binding.dig.id).cloned().unwrap_or_default())
-        };
-        let mut puts = Vec::new();
-        for bindings in by_bundle.values() {
-            puts.push(put(environment, bindings[0], bindings.iter().map(desired).collect()));
-        }
+        let sent = |binding: &Binding| DesiredBinding { rollback: self.rollback, ..binding.desired(DesiredState::Present, fence) };
+        let puts: Vec<_> = by_bundle
+            .values()
+            .map(|bindings| {
+                let desired = bindings.iter().map(|binding| (binding.dig.id, sent(binding))).collect();
+                put(environment, bindings[0], with_known_rights(environment, desired, &known))
+            })
+            .collect();
         stream::iter(puts).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         self.sent.extend(due.iter().map(|binding| (binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None })));
         Ok(())
