@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use drover_api::access::{AuditEntry, Role};
 use drover_service::{Identity, Principal, Problem, ProblemDocument, codes, request_id, telemetry, to_its_end};
+use drover_store::Store;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
@@ -42,19 +43,14 @@ pub async fn authorize(State(access): State<Access>, mut request: Request, next:
     if !writes && allowed.is_ok() {
         return access.answer(&principal, allowed, request, next).await;
     }
-    let entry = match access.0.audit.begin(entry(&principal, &path, &request)).await {
-        Ok(entry) => entry,
-        Err(problem) => return problem.into_response(),
-    };
-    let keyed = match (&allowed, &access.0.store) {
-        (Ok(_), Some(_)) => Keyed::of(&principal, &mut request).await,
-        _ => Ok(None),
-    };
-    match keyed {
-        Ok(None) => access.recorded(&principal, allowed, entry, request, next).await,
+    let entry = entry(&principal, &path, &request);
+    if let (Ok(_), Some(store), true) = (&allowed, access.0.store.clone(), Keyed::has_key(&request)) {
         // Who sent a key will ask again, so the request is carried out even if its sender hangs up.
-        Ok(Some(keyed)) => to_its_end(async move { access.once(keyed, &principal, allowed, entry, request, next).await }).await,
-        Err(problem) => access.end(entry, problem.into_response()).await,
+        return to_its_end(async move { access.once(store, &principal, allowed, entry, request, next).await }).await;
+    }
+    match access.0.audit.begin(entry).await {
+        Ok(entry) => access.recorded(&principal, allowed, entry, request, next).await,
+        Err(problem) => problem.into_response(),
     }
 }
 
@@ -129,24 +125,24 @@ impl Access {
         answer
     }
 
-    /// As [`Access::recorded`], unless the request was carried out before.
+    /// As [`Access::recorded`], unless the request was carried out before. Its key is looked up while it is recorded.
     async fn once(
         &self,
-        keyed: Keyed,
+        store: Store,
         principal: &Principal,
         allowed: Result<Need, Problem>,
         entry: AuditEntry,
-        request: Request,
+        mut request: Request,
         next: Next,
     ) -> Response {
-        let found = match self.store() {
-            Ok(store) => keyed.begin(store).await,
-            Err(problem) => Err(problem),
-        };
-        match found {
-            Ok(Found::New(attempt)) => attempt.end(self.recorded(principal, allowed, entry, request, next).await).await,
-            Ok(Found::Answered(answer)) => self.end(entry, answer).await,
-            Err(problem) => self.end(entry, problem.into_response()).await,
+        let found = async { Keyed::of(principal, &mut request).await?.begin(store).await };
+        match tokio::join!(self.0.audit.begin(entry), found) {
+            (Ok(entry), Ok(Found::New(attempt))) => attempt.end(self.recorded(principal, allowed, entry, request, next).await).await,
+            (Ok(entry), Ok(Found::Answered(answer))) => self.end(entry, answer).await,
+            (Ok(entry), Err(problem)) => self.end(entry, problem.into_response()).await,
+            // Nothing is carried out without a record.
+            (Err(problem), Ok(Found::New(attempt))) => attempt.end(problem.into_response()).await,
+            (Err(problem), _) => problem.into_response(),
         }
     }
 

@@ -71,13 +71,17 @@ pub struct Attempt {
 type Row = (Vec<u8>, Option<i16>, Option<Json<BTreeMap<String, String>>>, Option<Sealed>);
 
 impl Keyed {
-    /// The request's key, if it is a POST with one.
+    /// Whether a request is a POST with a key.
+    pub fn has_key(request: &Request) -> bool {
+        request.method() == Method::POST && request.headers().contains_key(KEY)
+    }
+
+    /// The key of a request that has one.
     ///
     /// # Errors
     /// The key is not valid, or the body is too large.
-    pub async fn of(principal: &Principal, request: &mut Request) -> Result<Option<Self>, Problem> {
-        let Some(key) = request.headers().get(KEY).filter(|_| request.method() == Method::POST) else { return Ok(None) };
-        let key = key.to_str().ok().filter(|key| (1..=200).contains(&key.len()));
+    pub async fn of(principal: &Principal, request: &mut Request) -> Result<Self, Problem> {
+        let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).filter(|key| (1..=200).contains(&key.len()));
         let key =
             key.ok_or_else(|| codes::INVALID.problem("Idempotency-Key must be 1 to 200 printable ASCII characters, for example a UUID"))?;
         let sender = match &principal.identity {
@@ -92,22 +96,22 @@ impl Keyed {
         *request.body_mut() = Body::from(body);
         // An answer that is kept must not be compressed.
         request.headers_mut().remove(header::ACCEPT_ENCODING);
-        Ok(Some(Self { sender, key, digest }))
+        Ok(Self { sender, key, digest })
     }
 
     /// Begins the request, or finds its answer. An equal request that is carried out at present is waited for.
     ///
     /// # Errors
     /// The key belongs to another request, its answer is not kept, it is carried out at present, or the database fails.
-    pub async fn begin(self, db: &Store) -> Result<Found, Problem> {
+    pub async fn begin(self, db: Store) -> Result<Found, Problem> {
         let id = Uuid::now_v7();
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            if self.insert(db, id).await? {
-                return Ok(Found::New(Attempt { db: db.clone(), keyed: self, id }));
+            if self.insert(&db, id).await? {
+                return Ok(Found::New(Attempt { db, keyed: self, id }));
             }
             // It may have gone meanwhile: the next pass begins it.
-            if let Some((digest, status, headers, sealed)) = self.row(db).await? {
+            if let Some((digest, status, headers, sealed)) = self.row(&db).await? {
                 if digest != self.digest {
                     return Err(codes::IDEMPOTENCY_KEY_REUSED.problem(format!(
                         "The Idempotency-Key {} was sent with another request before; take a new key for each request",
@@ -115,7 +119,7 @@ impl Keyed {
                     )));
                 }
                 if let Some(status) = status {
-                    return answer(status, headers, self.open(db, sealed)).map(Found::Answered);
+                    return answer(status, headers, self.open(&db, sealed)).map(Found::Answered);
                 }
             }
             if tokio::time::Instant::now() >= end {

@@ -104,6 +104,19 @@ async fn repeated_post_is_carried_out_once_and_answered_as_the_first_time() {
 }
 
 #[tokio::test]
+async fn request_with_a_key_that_cannot_be_recorded_is_not_carried_out_and_leaves_its_key_free() {
+    let hub = Hub::start().await;
+    let wish = json!({"kind": "drain"});
+    let mut database = hub.gateway.database().await;
+    sqlx::query("alter table audit rename to audit_away").execute(&mut database).await.unwrap();
+    assert_eq!(code(hub.send(ADMIN, Some("a"), &wish).await).await, (500, json!("internal")));
+    assert_eq!(hub.made(), 0);
+    sqlx::query("alter table audit_away rename to audit").execute(&mut database).await.unwrap();
+    assert_eq!(hub.plan(ADMIN, Some("a"), &wish).await, 1);
+    hub.gateway.running.stop().await;
+}
+
+#[tokio::test]
 async fn request_of_a_sender_that_hangs_up_is_carried_out_and_its_repetition_answered() {
     let hub = Hub::start().await;
     let wish = json!({"hold": true});
