@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
+use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType, Timeouts, WeakPool};
 use futures::FutureExt;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection};
@@ -36,26 +36,53 @@ const MAX_AGE: Duration = Duration::from_secs(1800);
 /// The pause before an attempt to connect is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The connections of one store.
+/// How many connections are preferred to the others.
+const PREFERRED: u32 = 2;
+
+/// The connections of one store. Each has statements and plans of its own, which it makes when it needs them. So a few are preferred, also
+/// after all of them were in use: the first statements on another one take several times as long.
 #[derive(Clone)]
-pub(crate) struct Pool(managed::Pool<Connector>);
+pub(crate) struct Pool {
+    preferred: managed::Pool<Connector>,
+    others: managed::Pool<Connector>,
+}
 
 impl Pool {
     /// A pool without connections; they are opened when they are needed.
     pub fn new(options: PgConnectOptions, max_connections: u32, acquire_timeout: Duration) -> Self {
-        // The last one that came back is the next one to go, so that few are in use and the others can be closed.
-        let pool = managed::Pool::builder(Connector { options, timeout: acquire_timeout })
-            .max_size(max_connections as usize)
-            .queue_mode(QueueMode::Lifo)
-            .build()
-            .expect("a pool without time limits of its own needs no runtime");
-        tokio::spawn(close_idle(pool.weak()));
-        Self(pool)
+        let pool = |size: u32| {
+            // The last one that came back is the next one to go, so that few are in use and the others can be closed.
+            let pool = managed::Pool::builder(Connector { options: options.clone(), timeout: acquire_timeout })
+                .max_size(size as usize)
+                .queue_mode(QueueMode::Lifo)
+                .build()
+                .expect("a pool without time limits of its own needs no runtime");
+            tokio::spawn(close_idle(pool.weak()));
+            pool
+        };
+        let preferred = max_connections.min(PREFERRED);
+        Self { preferred: pool(preferred), others: pool(max_connections - preferred) }
+    }
+
+    /// A preferred connection if one is free, else another one, else the first that comes back.
+    async fn get(&self) -> Result<Object<Connector>, PoolError<StoreError>> {
+        let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
+        for pool in [&self.preferred, &self.others] {
+            match pool.timeout_get(&at_once).await {
+                Err(PoolError::Timeout(TimeoutType::Wait)) => {}
+                found => return found,
+            }
+        }
+        tokio::select! {
+            biased;
+            found = self.preferred.get() => found,
+            found = self.others.get() => found,
+        }
     }
 
     /// See [`crate::Store::acquire`].
     pub async fn acquire(&self) -> StoreResult<PooledConnection> {
-        match timeout(self.0.manager().timeout, self.0.get()).await {
+        match timeout(self.preferred.manager().timeout, self.get()).await {
             Ok(Ok(object)) => Ok(PooledConnection(Some(object))),
             Ok(Err(PoolError::Backend(error))) => Err(error),
             Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed.into()),
@@ -73,23 +100,26 @@ impl Pool {
 
     /// How to open further connections like those of the pool, and how long that may take.
     pub fn options(&self) -> (&PgConnectOptions, Duration) {
-        let Connector { options, timeout } = self.0.manager();
+        let Connector { options, timeout } = self.preferred.manager();
         (options, *timeout)
     }
 
     /// Closes the idle connections, and each of the others when it comes back. No further ones are opened.
     pub async fn close(&self) {
-        let idle = self.0.retain(|_, _| false).removed;
-        self.0.close();
-        for kept in idle {
-            let _ = kept.connection.close().await;
+        for pool in [&self.preferred, &self.others] {
+            let idle = pool.retain(|_, _| false).removed;
+            pool.close();
+            for kept in idle {
+                let _ = kept.connection.close().await;
+            }
         }
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("status", &self.0.status()).finish_non_exhaustive()
+        let status = (self.preferred.status(), self.others.status());
+        f.debug_struct("Pool").field("status", &status).finish_non_exhaustive()
     }
 }
 

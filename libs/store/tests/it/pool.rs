@@ -47,6 +47,45 @@ async fn connection_without_anything_unfinished_comes_back_without_a_message() {
 }
 
 #[tokio::test]
+async fn the_same_connections_are_used_again_after_all_were_in_use() {
+    let db = test_db().await;
+    let store = Store::connect(&StoreConfig { max_connections: 6, ..config("placement", &db.url) }, &sets()).await.unwrap();
+    let before: i32 = one(&store, BACKEND).await;
+    for first_back in 0..6 {
+        let mut all = Vec::new();
+        for _ in 0..6 {
+            all.push(store.acquire().await.unwrap());
+        }
+        assert!(store.acquire().now_or_never().is_none(), "all are in use");
+        all.rotate_left(first_back);
+        drop(all);
+        // Two are preferred. Which of them is the next one does not matter.
+        let (mut one, mut two) = (store.acquire().await.unwrap(), store.acquire().await.unwrap());
+        let mut backends = Vec::new();
+        for connection in [&mut one, &mut two] {
+            backends.push(sqlx::query_scalar::<_, i32>(BACKEND).fetch_one(&mut **connection).await.unwrap());
+        }
+        assert!(backends.contains(&before), "{backends:?} instead of {before}, with number {first_back} back first");
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_gets_the_first_connection_that_comes_back() {
+    let db = test_db().await;
+    let store = Store::connect(&StoreConfig { max_connections: 4, ..config("placement", &db.url) }, &sets()).await.unwrap();
+    for back in 0..4 {
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            all.push(store.acquire().await.unwrap());
+        }
+        let mut waiting = std::pin::pin!(store.acquire());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(all.swap_remove(back));
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("one is free").unwrap();
+    }
+}
+
+#[tokio::test]
 async fn statement_whose_user_is_gone_ends_before_the_next_one_begins() {
     let db = test_db().await;
     let store = single(&db).await;
