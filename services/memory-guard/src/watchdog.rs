@@ -135,8 +135,47 @@ impl Releaser {
                         tracing::warn!(container.name = %entry.name, container.id = %entry.container, "released by the dead man's switch");
                     }
                 }
-                Err(error) => tracing::warn!(container.name = %entry.name, %error, "a release is not complete yet"),
+                Err(error) => {
+                    // It may have been complete once: a call of an agent that died can take effect after that.
+                    self.done.remove(&entry.key());
+                    tracing::warn!(container.name = %entry.name, %error, "a release is not complete yet");
+                }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_memguard::Moment;
+
+    use super::*;
+    use crate::cgroup::Freezer;
+    use crate::fake::{FakeContainer, FakeRuntime};
+    use crate::journal::Hold;
+
+    #[tokio::test]
+    async fn a_pause_that_takes_effect_after_a_release_is_released_until_the_runtime_knows() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        std::fs::write(dir.path().join("cgroup.freeze"), "0")?;
+        let freezer = Freezer::V2(dir.path().to_owned());
+        let fake = FakeRuntime::default();
+        fake.serve(&dir.path().join("socket"))?;
+        let runtime = Runtime::at(&dir.path().join("socket"), Duration::from_secs(60));
+        let mut releaser = Releaser { runtime, done: BTreeSet::new() };
+        let hold = Hold::Pause { freezer: Some(freezer.clone()) };
+        let entry = JournalEntry { container: "a".into(), name: "a".into(), hold, since: Moment(0), until: Moment(1), at_gate: false };
+
+        fake.put("a", FakeContainer::default());
+        releaser.release([&entry].into_iter()).await;
+        // The call of the agent that died begins to take effect, and is not over at the next release.
+        fake.put("a", FakeContainer { pausing: true, ..FakeContainer::default() });
+        freezer.freeze()?;
+        releaser.release([&entry].into_iter()).await;
+        fake.put("a", FakeContainer { paused: true, ..FakeContainer::default() });
+        releaser.release([&entry].into_iter()).await;
+
+        assert!(!fake.paused("a") && !freezer.frozen()?);
+        Ok(())
     }
 }
