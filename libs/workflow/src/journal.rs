@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use drover_store::{Store, StoreError, StoreResult, Timestamp, Tx};
 use serde_json::Value;
-use sqlx::{FromRow, PgConnection, Row as _};
+use sqlx::postgres::PgArguments;
+use sqlx::query::QueryAs;
+use sqlx::{FromRow, PgConnection, Postgres, Row as _};
 use uuid::Uuid;
 
 use crate::definition::StepKind;
@@ -48,6 +50,16 @@ pub(crate) struct StepRow {
     #[sqlx(default)]
     pub drawn: Option<i64>,
 }
+
+/// The columns of a [`Claimed`]: of the workflow `w` and its step `s`. `drawn` is to be selected beside them.
+macro_rules! claimed_columns {
+    () => {
+        "s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, w.id, w.kind, w.version, w.subject, w.traceparent,
+         w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence,
+         w.created_at"
+    };
+}
+pub(crate) use claimed_columns;
 
 /// A claimed workflow, and its current step if that was started before.
 pub(crate) struct Claimed {
@@ -100,22 +112,30 @@ impl NewWorkflow {
         parent: Option<(Uuid, i32)>,
         traceparent: Option<&str>,
     ) -> StoreResult<bool> {
-        let done = sqlx::query(
-            "insert into workflow (id, kind, version, subject, traceparent, input, state, step, parent_id, parent_seq) \
-             values ($1, $2, $3, $4, $5, $6, 'null', $7, $8, $9) on conflict (id) do nothing",
-        )
-        .bind(id)
-        .bind(self.kind)
-        .bind(self.version)
-        .bind(&self.subject)
-        .bind(traceparent)
-        .bind(&self.input)
-        .bind(self.first)
-        .bind(parent.map(|(id, _)| id))
-        .bind(parent.map(|(_, seq)| seq))
-        .execute(tx)
-        .await?;
-        Ok(done.rows_affected() == 1)
+        let inserted: Option<(Uuid,)> = self
+            .bound(
+                sqlx::query_as(
+                    "insert into workflow (id, kind, version, subject, traceparent, input, state, step, parent_id, parent_seq) \
+                     values ($1, $2, $3, $4, $5, $6, 'null', $7, $8, $9) on conflict (id) do nothing returning id",
+                ),
+                id,
+                traceparent,
+            )
+            .bind(parent.map(|(id, _)| id))
+            .bind(parent.map(|(_, seq)| seq))
+            .fetch_optional(tx)
+            .await?;
+        Ok(inserted.is_some())
+    }
+
+    /// Binds the first seven parameters of a statement that inserts it.
+    fn bound<'q, O>(
+        &'q self,
+        insert: QueryAs<'q, Postgres, O, PgArguments>,
+        id: Uuid,
+        traceparent: Option<&'q str>,
+    ) -> QueryAs<'q, Postgres, O, PgArguments> {
+        insert.bind(id).bind(self.kind).bind(self.version).bind(&self.subject).bind(traceparent).bind(&self.input).bind(self.first)
     }
 
     /// Inserts it as claimed by an engine, which then runs it from what is returned. None when the engine's lease has run out or there is a
@@ -127,14 +147,8 @@ impl NewWorkflow {
         traceparent: Option<&str>,
         (engine, incarnation): (&str, Uuid),
     ) -> StoreResult<Option<Claimed>> {
-        let claimed = sqlx::query_as(INSERT_CLAIMED)
-            .bind(id)
-            .bind(self.kind)
-            .bind(self.version)
-            .bind(&self.subject)
-            .bind(traceparent)
-            .bind(&self.input)
-            .bind(self.first)
+        let claimed = self
+            .bound(sqlx::query_as(INSERT_CLAIMED), id, traceparent)
             .bind(engine)
             .bind(incarnation)
             .bind(self.begins)
@@ -145,9 +159,10 @@ impl NewWorkflow {
 }
 
 /// As [`NewWorkflow::insert`] inserts it, but claimed by an engine whose lease has not run out. No row is inserted otherwise. `$10`: its first
-/// step is begun with it, as [`BEGIN`] does. A cancel that comes before the step's effect then waits for that, and the step is undone. The
-/// times are not those of the caller's transaction, which may have waited for a lock.
-const INSERT_CLAIMED: &str = "with w as (
+/// step is begun with it, as [`BEGIN`] does. A cancel that comes before the step has taken effect then waits until it has, and undoes it. The
+/// clock is read again, because the caller's transaction may have waited for a lock.
+const INSERT_CLAIMED: &str = concat!(
+    "with w as (
     insert into workflow (id, kind, version, subject, traceparent, input, state, step, worker, incarnation, fence, run_at)
     select $1, $2, $3, $4, $5, $6, 'null'::jsonb, $7, name, incarnation, nextval('workflow_fence'), clock_timestamp()
     from worker where name = $8 and incarnation = $9 and lease_until > clock_timestamp()
@@ -158,10 +173,10 @@ const INSERT_CLAIMED: &str = "with w as (
     select id, seq + 1, step, round, 'started', false from w where $10
     returning seq, name, round, output, started_at
 )
-select s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, case when $10 then nextval('workflow_fence') end as drawn,
-    w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested,
-    w.message, w.failure, w.parent_id, w.fence, w.created_at
-from w left join s on true";
+select case when $10 then nextval('workflow_fence') end as drawn, ",
+    claimed_columns!(),
+    " from w left join s on true"
+);
 
 /// Why a journal write was not made.
 #[derive(Debug)]

@@ -14,13 +14,14 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{Background, Inner, driver::Driver};
-use crate::journal::{Claimed, JournalError, StepRow, WorkflowRow};
+use crate::journal::{Claimed, JournalError, StepRow, WorkflowRow, claimed_columns};
 
 /// Claims due workflows that no engine runs: new and parked ones, those of an engine whose lease has run out, and those of an earlier
 /// start of this engine. Nothing is claimed by an engine whose own lease has run out: others would take it over at once. One that this start
 /// has claimed, but that none of its tasks runs, is claimed again when it has been due for as long as a lease lasts, see
 /// [`super::start::Started`].
-const CLAIM: &str = "with free as (
+const CLAIM: &str = concat!(
+    "with free as (
     select id, seq from workflow w
     where ended_at is null and run_at <= now() and kind || '/' || version = any($4) and id <> all($5)
       and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now()
@@ -31,7 +32,9 @@ update workflow w set worker = $1, incarnation = $2, woken = false, refused = fa
     fence = case when w.worker is null and w.incarnation = $2 then w.fence else nextval('workflow_fence') end
 from free left join workflow_step s on s.workflow_id = free.id and s.seq = free.seq + 1
 where w.id = free.id
-returning s.seq as started_seq, s.name, s.round as started_round, s.output, s.started_at, null::bigint as drawn, w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
+returning null::bigint as drawn, ",
+    claimed_columns!()
+);
 
 /// Marks due workflows whose kind or version this engine does not know and that no engine runs, so that people see them. The mark has no
 /// effect on claims: an engine that knows the version still takes them.
@@ -98,7 +101,7 @@ impl Inner {
     /// True when there may be more workflows to claim.
     async fn claim_and_spawn(self: &Arc<Self>) -> StoreResult<bool> {
         let claims = self.claims.fetch_add(1, Ordering::SeqCst) + 1;
-        // The other half is for workflows that are started here meanwhile.
+        // Only for half of the free places: workflows that are started here meanwhile need some.
         let free = self.permits.available_permits().div_ceil(2);
         if free == 0 {
             return Ok(false);
@@ -117,7 +120,7 @@ impl Inner {
     }
 
     /// Drives a claimed workflow in a task of its own.
-    pub(super) fn spawn(self: &Arc<Self>, place: Place, Claimed { row, started }: Claimed) {
+    pub(super) fn spawn(self: &Arc<Self>, mut place: Place, Claimed { row, started }: Claimed) {
         let (engine, killed) = (self.clone(), self.killed.clone());
         self.tasks.spawn(killed.run_until_cancelled_owned(async move {
             let (id, fence) = (row.id, row.fence);
@@ -127,9 +130,10 @@ impl Inner {
                     tracing::error!(workflow.id = %id, error, "the driver of this workflow panicked; the workflow is continued after a pause");
                     engine.give_back(id, fence, engine.settings.longest_backoff).await;
                 }
-                // A test wants the same as after a SIGKILL: the claim stays, and this process does not run the workflow again.
-                Ok(Err(JournalError::Halted)) => return place.keep(),
-                Ok(outcome) => engine.settle(id, fence, outcome).await,
+                Ok(outcome) => {
+                    place.kept = matches!(outcome, Err(JournalError::Halted));
+                    engine.settle(id, fence, outcome).await;
+                }
             }
             drop(place);
         }));
@@ -155,6 +159,7 @@ impl Inner {
                 // Does nothing in the first case. In the second the workflow is still this engine's, and is continued from its row.
                 self.give_back(id, fence, Duration::ZERO).await;
             }
+            // A test wants the same as after a SIGKILL: the claim stays, and this process does not run the workflow again.
             Err(JournalError::Halted) => {}
             Err(JournalError::Store(error)) => {
                 tracing::warn!(workflow.id = %id, %error, "the journal could not be written; the step will be repeated");
@@ -192,7 +197,7 @@ pub(super) struct Place {
     permit: Option<OwnedSemaphorePermit>,
     /// How many claims were begun before.
     claims: u64,
-    /// Whether the workflow counts as running here for ever.
+    /// Whether the workflow still counts as running here when the place is given back, so that this process does not claim it.
     kept: bool,
 }
 
@@ -212,11 +217,6 @@ impl Place {
     fn new(engine: &Arc<Inner>, id: Uuid, permit: OwnedSemaphorePermit, claims: u64) -> Option<Self> {
         let place = || Self { engine: engine.clone(), id, permit: Some(permit), claims, kept: false };
         engine.running().insert(id).then(place)
-    }
-
-    /// Gives the permit back, but leaves the workflow among those that run here, so that this process does not claim it.
-    fn keep(mut self) {
-        self.kept = true;
     }
 }
 

@@ -18,6 +18,7 @@ use crate::journal::{Claimed, NewWorkflow};
 /// but only when it has been due for as long as a lease lasts. After a rollback there is nothing to run.
 #[must_use = "the workflow is to be run after the commit"]
 pub struct Started {
+    /// Id of the workflow.
     pub id: Uuid,
     engine: Engine,
     /// None when the workflow waits for a claim.

@@ -52,8 +52,14 @@ async fn start(engine: &Engine, store: &Store) -> Started {
     started
 }
 
-async fn effects(store: &Store) -> i64 {
-    sqlx::query_scalar("select count(*) from effect").fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap()
+/// Waits until these workflows are done, and asserts that each took effect once and no other did.
+async fn done(engine: Engine, store: &Store, ids: &[Uuid]) {
+    for id in ids {
+        assert_eq!(ended(&engine, *id).await.status, "done");
+    }
+    let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(&mut *store.acquire().await.unwrap()).await.unwrap();
+    assert_eq!(usize::try_from(effects), Ok(ids.len()));
+    engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,9 +74,7 @@ async fn workflow_that_is_started_here_runs_without_a_claim() {
         .unwrap();
     assert_eq!((worker.as_deref(), steps), (Some("here"), 1), "it is claimed and begun");
     let id = started.run();
-    assert_eq!(ended(&engine, id).await.status, "done");
-    assert_eq!(effects(&store).await, 1);
-    engine.stop().await;
+    done(engine, &store, &[id]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,11 +85,7 @@ async fn workflow_for_which_there_is_no_place_waits_for_a_claim() {
     let (first, second) = (start(&engine, &store).await, start(&engine, &store).await);
     let second = second.run();
     let first = first.run();
-    for id in [first, second] {
-        assert_eq!(ended(&engine, id).await.status, "done");
-    }
-    assert_eq!(effects(&store).await, 2);
-    engine.stop().await;
+    done(engine, &store, &[first, second]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,9 +96,7 @@ async fn workflow_that_is_not_run_after_its_commit_is_claimed_later() {
     let started = start(&engine, &store).await;
     let id = started.id;
     drop(started);
-    assert_eq!(ended(&engine, id).await.status, "done");
-    assert_eq!(effects(&store).await, 1);
-    engine.stop().await;
+    done(engine, &store, &[id]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +109,5 @@ async fn a_start_that_is_rolled_back_leaves_nothing_and_takes_no_place() {
     tx.rollback().await.unwrap();
     drop(started);
     let id = start(&engine, &store).await.run();
-    assert_eq!(ended(&engine, id).await.status, "done");
-    assert_eq!(effects(&store).await, 1);
-    engine.stop().await;
+    done(engine, &store, &[id]).await;
 }

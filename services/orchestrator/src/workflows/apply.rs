@@ -102,8 +102,8 @@ async fn send_present(environment: &Environment, binding: &Binding, desired: Des
     put(environment, binding, async { Ok(vec![with_rights(environment, binding, desired).await?]) }).await
 }
 
-/// Sends bindings with the bundle that they have in common: that of `one` of them, which is read meanwhile. The bundle goes with the first
-/// request.
+/// Sends bindings with the bundle that they have in common, that of `one` of them. It is read while the bindings are made, and goes with
+/// the first request.
 async fn put(
     environment: &Environment,
     one: &Binding,
