@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,11 +27,20 @@ pub struct Amounts {
     pub extra: Extra,
 }
 
-/// Amounts of extended resources by name. Boxed, because a fleet holds very many amounts and few of them have extended resources.
+/// Amounts of extended resources by name. Shared until they are changed: each node has some (`ephemeral-storage`, huge pages), few pods ask
+/// for them, and decisions copy the free amounts of all nodes of a member.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-#[expect(clippy::box_collection, reason = "8 bytes instead of 24 for the common case without extended resources")]
-pub struct Extra(Option<Box<BTreeMap<String, i64>>>);
+pub struct Extra(Option<Arc<BTreeMap<String, i64>>>);
+
+impl Extra {
+    fn add(&mut self, name: &str, amount: i64) {
+        match self.get_mut(name) {
+            Some(there) => *there += amount,
+            None => drop(self.insert(name.to_owned(), amount)),
+        }
+    }
+}
 
 impl PartialEq for Extra {
     fn eq(&self, other: &Self) -> bool {
@@ -50,14 +60,14 @@ impl Deref for Extra {
 
 impl DerefMut for Extra {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        self.0.get_or_insert_default()
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 }
 
 impl FromIterator<(String, i64)> for Extra {
     fn from_iter<I: IntoIterator<Item = (String, i64)>>(amounts: I) -> Self {
         let amounts = BTreeMap::from_iter(amounts);
-        Self((!amounts.is_empty()).then(|| Box::new(amounts)))
+        Self((!amounts.is_empty()).then(|| Arc::new(amounts)))
     }
 }
 
@@ -73,7 +83,7 @@ impl Amounts {
         self.memory += other.memory * n;
         self.pods += other.pods * n;
         for (name, amount) in other.extra.iter() {
-            *self.extra.entry(name.clone()).or_default() += amount * n;
+            self.extra.add(name, amount * n);
         }
     }
 
@@ -110,13 +120,14 @@ impl Amounts {
         self.zip(other, i64::max)
     }
 
+    /// `pick` returns one of its arguments.
     fn zip(&self, other: &Self, pick: impl Fn(i64, i64) -> i64) -> Self {
-        let mut extra = Extra::default();
-        for name in self.extra.keys().chain(other.extra.keys()) {
-            if !extra.contains_key(name) {
-                extra.insert(name.clone(), pick(self.get(name), other.get(name)));
-            }
-        }
+        let extra = if self.extra == other.extra {
+            self.extra.clone()
+        } else {
+            let names = self.extra.keys().chain(other.extra.keys());
+            names.map(|name| (name.clone(), pick(self.get(name), other.get(name)))).collect()
+        };
         Self { cpu: pick(self.cpu, other.cpu), memory: pick(self.memory, other.memory), pods: pick(self.pods, other.pods), extra }
     }
 
@@ -166,5 +177,39 @@ pub fn quantity(resource: &str, amount: i64) -> String {
             }
         }
         _ => amount.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extra(amounts: &[(&str, i64)]) -> Amounts {
+        Amounts { extra: amounts.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect(), ..Amounts::default() }
+    }
+
+    #[test]
+    fn change_of_a_copy_leaves_the_original() {
+        let node = extra(&[("disk", 10)]);
+        let mut left = node.clone();
+        left.add(&extra(&[("disk", 2), ("gpu", 1)]), -1);
+        assert_eq!((node, left), (extra(&[("disk", 10)]), extra(&[("disk", 8), ("gpu", -1)])));
+    }
+
+    #[test]
+    fn smaller_and_larger_amounts_count_missing_ones_as_zero() {
+        let (one, other) = (extra(&[("disk", 10), ("gpu", 1)]), extra(&[("disk", 4), ("port", -2)]));
+        assert_eq!(one.min(&other), extra(&[("disk", 4), ("gpu", 0), ("port", -2)]));
+        assert_eq!(one.max(&other), extra(&[("disk", 10), ("gpu", 1), ("port", 0)]));
+        assert_eq!((one.min(&one), one.max(&one)), (one.clone(), one));
+    }
+
+    #[test]
+    fn amounts_that_nobody_changed_are_shared() {
+        let node = extra(&[("disk", 10)]);
+        let mut free = node.clone();
+        free.add(&Amounts::pod(500, 1 << 30), -1);
+        let shares = |with: &Amounts| with.extra.0.as_ref().zip(node.extra.0.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+        assert!(shares(&free) && shares(&node.min(&free)) && shares(&node.max(&free)));
     }
 }
