@@ -120,7 +120,7 @@ impl Amounts {
         self.zip(other, i64::max)
     }
 
-    /// `pick` returns one of its arguments.
+    /// `pick` returns one of its two arguments, so equal extended resources stay as they are.
     fn zip(&self, other: &Self, pick: impl Fn(i64, i64) -> i64) -> Self {
         let extra = if self.extra == other.extra {
             self.extra.clone()
