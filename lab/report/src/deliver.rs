@@ -17,24 +17,20 @@ pub enum Format {
 }
 
 impl Report {
-    /// Writes one CSV file per table and one SVG file per chart into `out`, which is created if necessary, then prints the report to
-    /// standard output.
+    /// Prints the report to standard output, then writes it as JSON, one CSV file per table and one SVG file per chart into `out`, which is
+    /// created if necessary. Printed first: a directory that cannot be written must not lose what took hours.
     ///
     /// # Errors
     /// When a file or standard output cannot be written. A reader that closed the pipe (`| head`) is no error.
     pub fn deliver(&self, out: Option<&Path>, format: Format) -> Result<()> {
-        let files = out.map(|dir| self.write(dir)).transpose()?;
-        let mut text = match format {
+        let text = match format {
             Format::Json => serde_json::to_string_pretty(self)?,
             Format::Text => self.text(),
         };
-        if let (Some(dir), Some(files), Format::Text) = (out, files, format) {
-            text.push_str(&format!("\n\n{files} files in {}", dir.display()));
-        }
-        match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => Ok(other?),
-        }
+        print(&text)?;
+        let Some(dir) = out else { return Ok(()) };
+        let files = self.write(dir)?;
+        if format == Format::Text { print(&format!("\n{files} files in {}", dir.display())) } else { Ok(()) }
     }
 
     /// The report as text: findings, tables, checks and how many of them hold, and what of the paper could not be repeated.
@@ -97,7 +93,17 @@ impl Report {
             let path = dir.join(format!("{}.svg", chart.name));
             std::fs::write(&path, chart.svg()?).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        Ok(self.tables.len() + usize::from(statements.is_some()) + self.charts.len())
+        let path = dir.join(format!("{}.json", self.name));
+        std::fs::write(&path, serde_json::to_string_pretty(self)?).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(self.tables.len() + usize::from(statements.is_some()) + self.charts.len() + 1)
+    }
+}
+
+/// Prints a text with a line end. A reader that closed the pipe is no error.
+fn print(text: &str) -> Result<()> {
+    match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
     }
 }
 
@@ -118,12 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn write_makes_a_csv_per_table_and_an_svg_per_chart() -> Result<()> {
+    fn write_makes_a_csv_per_table_an_svg_per_chart_and_the_whole_report() -> Result<()> {
         let dir = tempfile::tempdir()?;
         let out = dir.path().join("new/dir");
-        assert_eq!(report().write(&out)?, 2);
+        assert_eq!(report().write(&out)?, 3);
         assert_eq!(std::fs::read_to_string(out.join("costs.csv"))?, "policy,cost\n\"a, b\",7\n");
         assert!(std::fs::read_to_string(out.join("load.svg"))?.starts_with("<svg"));
+        let whole: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(out.join("toy.json"))?)?;
+        assert_eq!((&whole["findings"][0], &whole["checks"][0]["ok"]), (&"rl loses on bursts".into(), &false.into()));
         Ok(())
     }
 
@@ -149,7 +157,7 @@ mod tests {
         assert!(holds.is_some() && holds < count && count < name, "{text}");
         assert!(!text.contains("binpack is worst"), "{text}");
         let dir = tempfile::tempdir()?;
-        assert_eq!(report.write(dir.path())?, 1);
+        assert_eq!(report.write(dir.path())?, 2);
         assert!(std::fs::read_to_string(dir.path().join("paper.csv"))?.contains("binpack is worst,0.3,0.4,yes"));
         report.statements.remove(0);
         assert!(report.text().ends_with("1 of 1 statements could be repeated."), "{}", report.text());

@@ -46,7 +46,7 @@ pub struct SimulateArgs {
     /// Spread arrivals evenly instead of at random.
     #[arg(long)]
     pub even: bool,
-    /// Directory for a CSV per table and an SVG per chart.
+    /// Directory for the report as JSON, a CSV per table and an SVG per chart.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

@@ -84,7 +84,7 @@ fn outer(runtime: &Runtime) -> Result<ExitCode> {
         tokio::select! {
             status = &mut ended => (status, None),
             signal = stop.received() => {
-                eprintln!("ending the benchmark…");
+                eprintln!("interrupted; ending what was started…");
                 drop(child.stdin.take());
                 tokio::select! {
                     status = &mut ended => (status, Some(signal)),

@@ -42,11 +42,14 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use drover_report::{Report, percentile};
 
+use crate::experiment::can_print;
 use drover::globals::Format;
 
 /// `drover bench`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  drover bench\n  drover bench decisions plan --strict\n  drover bench --size small")]
+#[command(
+    after_help = "Examples:\n  drover bench\n  drover bench decisions plan --strict\n  drover bench latency rollout --out bench/\n  drover bench --size small"
+)]
 pub struct BenchArgs {
     /// What to measure [default: everything].
     #[arg(value_enum, value_name = "NAME")]
@@ -54,7 +57,7 @@ pub struct BenchArgs {
     /// Scale of the benchmarks.
     #[arg(long, value_enum, default_value_t = Size::Full)]
     pub size: Size,
-    /// Directory for a CSV per table and an SVG per chart.
+    /// Directory for the report as JSON, a CSV per table and an SVG per chart.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Exit with 1 if a target is missed.
@@ -125,6 +128,7 @@ impl Size {
 /// # Errors
 /// A part cannot be started, or a benchmark fails.
 pub fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
+    can_print(format)?;
     cleanup::run(measure(args, format))
 }
 

@@ -15,7 +15,7 @@ mod roadef;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use drover_report::Report;
 use tokio::runtime::Runtime;
@@ -51,7 +51,7 @@ pub struct Common {
     /// First seed; the same seed gives the same result.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Directory for a CSV per table and an SVG per chart.
+    /// Directory for the report as JSON, a CSV per table and an SVG per chart.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Exit with 1 if a check fails.
@@ -64,6 +64,7 @@ pub struct Common {
 /// # Errors
 /// An argument or a file is wrong, or a part of the experiment cannot be started.
 pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
+    can_print(format)?;
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
         ExperimentCommand::Groups(args) => groups::run(&args, format),
@@ -75,6 +76,16 @@ pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
         ExperimentCommand::Replay(args) => replay::run(&args, format),
         ExperimentCommand::Roadef(args) => roadef::run(&args, format),
     }
+}
+
+/// Refuses a format in which reports are not printed, before anything is measured.
+///
+/// # Errors
+/// It is neither `table` nor `json`.
+pub fn can_print(format: Format) -> Result<()> {
+    let known = matches!(format, Format::Table | Format::Json);
+    ensure!(known, "a report is printed as `-o table` or `-o json` only; --out DIR writes its tables as CSV files");
+    Ok(())
 }
 
 /// Prints the report and writes its files; the exit code of the command.

@@ -24,8 +24,8 @@ use drover::globals::Format;
 /// `drover experiment redistribution`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A cluster is full of as many applications as are to move. A newcomer that needs all of it arrives, and they move to two other clusters at the \
-same time. Nothing is drawn, so the seed changes nothing.
+A cluster is full of as many equal applications as are to move. A newcomer that needs all of it arrives, and they move to two other clusters \
+at the same time: the more there are, the smaller is each. Nothing is drawn, so the seed changes nothing.
 
 Examples:
   drover experiment redistribution
@@ -63,7 +63,7 @@ const MEMBERS: usize = 3;
 /// Millicores of the one node of each.
 const NODE: u32 = 1_000;
 /// Largest share of the time in which a pod starts that one more move may add. Moves one after the other would add all of it, and more.
-const SLOPE: f64 = 0.5;
+const SLOPE: f64 = 0.2;
 /// The stages, in their order. Pulling images is part of the second; simulated nodes pull none, and start after the time that is asked for.
 const STAGES: [&str; 5] = ["decide, plan, claim", "new copies start", "traffic shifts", "old copies leave", "newcomer starts"];
 

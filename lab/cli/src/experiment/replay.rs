@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use drover_lab_relocation::experiment::{DaysArm, days_arms};
 use drover_lab_relocation::{Days, DaysPolicy, HEADER, Market, PROVIDERS, Trace, days};
@@ -24,8 +24,8 @@ Half of the members are your own and cost 1 an hour and core; the others belong 
 
 A trace is a CSV file with the columns
   arrives_s,departs_s,pods,cpu_m,memory_mib,where,movable,priority,used_percent
-where `where` is all, private (your own members) or zone-N, `movable` is true or false, and `priority` is 1 to 10. An application runs on one \
-member. Drover has no policy that brings applications home when there is room again, so none is compared.
+where `where` is all, private (your own members) or zone-N (five members each), `movable` is true or false, and `priority` is 1 to 10. An \
+application runs on one member. A trace is counted until its last departure. Drover has no policy that brings applications home when there is room again, so none is compared.
 
 Examples:
   drover experiment replay
@@ -83,9 +83,7 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
         Some(file) => Some(read(file)?),
         None => None,
     };
-    let arms: Vec<DaysArm> =
-        days_arms().into_iter().filter(|arm| args.policy.is_empty() || args.policy.iter().any(|name| name == arm.name)).collect();
-    ensure!(!arms.is_empty(), "--policy is none of {}", days_arms().iter().map(|arm| arm.name).collect::<Vec<_>>().join("; "));
+    let arms = chosen(&args.policy)?;
     let mut cases = Vec::new();
     for members in &args.members {
         let market = Market::new(*members as usize);
@@ -94,6 +92,9 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
             None => Trace::draw(args.common.seed, args.days, args.demand, market.millicores(), market.zones()),
         };
         ensure!(!trace.apps.is_empty(), "no application arrives at {members} members in {} days: ask for more of either", args.days);
+        if let Some(app) = trace.apps.iter().find(|app| !market.knows(&app.label)) {
+            bail!("none of {members} members has the label {}: `where` is all, private or zone-1 to zone-{}", app.label, market.zones());
+        }
         cases.push(case(*members, &market, &trace, &arms)?);
     }
     let source = match &args.trace {
@@ -103,6 +104,15 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
     let mut report = report(&source, &cases);
     report.finding(format!("{machine}, after: {}", machine::load()));
     finish(&report, &args.common, format)
+}
+
+/// The policies with these names; all without a name.
+fn chosen(names: &[String]) -> Result<Vec<DaysArm>> {
+    let arms = days_arms();
+    if let Some(unknown) = names.iter().find(|name| arms.iter().all(|arm| arm.name != **name)) {
+        bail!("--policy: there is no policy {unknown:?}; there are {}", arms.iter().map(|arm| arm.name).collect::<Vec<_>>().join("; "));
+    }
+    Ok(arms.into_iter().filter(|arm| names.is_empty() || names.iter().any(|name| name == arm.name)).collect())
 }
 
 fn read(file: &PathBuf) -> Result<Trace> {
@@ -282,6 +292,14 @@ mod tests {
         assert!(!report.tables[0].text().contains("NaN"), "{}", report.tables[0].text());
         assert!(report.charts.len() == 2 && report.charts.iter().all(|chart| chart.svg().unwrap().contains("</svg>")));
         assert_eq!(report.checks.len(), 9, "{:?}", report.checks);
+    }
+
+    #[test]
+    fn unknown_policy_is_refused_beside_a_known_one() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+        assert_eq!(chosen(&names(&[DROVER])).unwrap().len(), 1);
+        assert!(chosen(&names(&[DROVER, "foo"])).is_err_and(|error| error.to_string().contains("foo")));
+        assert_eq!(chosen(&[]).unwrap().len(), days_arms().len());
     }
 
     #[test]

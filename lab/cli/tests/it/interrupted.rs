@@ -107,7 +107,7 @@ fn experiment_on_a_kubelet_that_is_interrupted_twice_leaves_no_node() {
     let status = no_node_is_left_after(|bench, folder| {
         let pid = bench.id().cast_signed();
         signal(pid, Signal::SIGINT);
-        until("the first Ctrl-C is not heard", || log_of(folder).contains("ending the benchmark"), || log_of(folder));
+        until("the first Ctrl-C is not heard", || log_of(folder).contains("ending what was started"), || log_of(folder));
         signal(pid, Signal::SIGINT);
     });
     assert_eq!(status, Some(Some(130)));

@@ -83,6 +83,11 @@ impl Market {
         self.labels[member].iter().any(|one| one == label)
     }
 
+    /// Whether any member has a label.
+    pub fn knows(&self, label: &str) -> bool {
+        self.labels.iter().flatten().any(|one| one == label)
+    }
+
     /// The number of a member.
     pub fn index(&self, key: &MemberKey) -> usize {
         key.cluster().strip_prefix("member-").and_then(|number| number.parse().ok()).unwrap_or_default()

@@ -59,7 +59,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace: the line [`HEADER`], then a line per application, in any order. It ends with the last arrival.
+    /// Reads a trace: the line [`HEADER`], then a line per application, in any order. It ends with the last departure.
     ///
     /// # Errors
     /// The number of the line that is not understood, and why.
@@ -74,7 +74,7 @@ impl Trace {
             apps.push(parse(line).map_err(|why| format!("line {}: {why}", at + 1))?);
         }
         apps.sort_by(|a: &App, b| a.arrives.total_cmp(&b.arrives));
-        let ends = apps.last().ok_or("there is no application")?.arrives;
+        let ends = apps.iter().map(|app| app.departs).reduce(f64::max).ok_or("there is no application")?;
         Ok(Self { apps, ends })
     }
 
@@ -150,7 +150,7 @@ mod tests {
     fn trace_is_read_and_sorted() {
         let text = format!("{HEADER}\n60,120,2,500,1024,all,true,5,50\n\n0,3600.5,1,200,256,zone-1,false,1,10\n");
         let trace = Trace::parse(&text).unwrap();
-        assert_eq!((trace.apps.len(), trace.ends, trace.apps[0].departs), (2, 60.0, 3600.5));
+        assert_eq!((trace.apps.len(), trace.ends, trace.apps[0].departs), (2, 3600.5, 3600.5));
         assert_eq!((trace.apps[1].millicores(), trace.apps[0].label.as_str(), trace.apps[0].movable), (1000, "zone-1", false));
     }
 

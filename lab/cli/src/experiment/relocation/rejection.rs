@@ -10,7 +10,7 @@ use drover_report::{Chart, Check, Interval, Report, Shape, Table};
 
 use super::super::{Common, finish};
 use super::measure::measure;
-use super::{CHECKED, DrawArgs, interval, number};
+use super::{DrawArgs, interval, number};
 use drover::globals::Format;
 
 /// `drover experiment rejection`.
@@ -18,7 +18,8 @@ use drover::globals::Format;
 #[command(after_help = "\
 The draws of `drover experiment occupancy`, with the private clusters preferred: (a) no migration, (b) what the paper's published code \
 does, (c) the paper's text, (d) Drover with several policies, and (e) the most applications that can run, proven by an exhaustive \
-search. A table lists the draws in which Drover rejects more than half as many as (a), or runs fewer than (e), and says why. With \
+search. A table lists the draws in which Drover rejects more than half as many as (a), or runs fewer than (e), and says whether what it \
+rejects had room in another arrangement of what ran. With \
 `--members sim` or `local`, (a) and (d) without a policy are deployed, and the others run in memory.
 
 Examples:
@@ -68,10 +69,10 @@ fn report(plan: &Plan, cases: &[RejectionCase]) -> Report {
 
 fn finding(case: &RejectionCase) -> String {
     let mean = |name: &str| rejected(case.arm(name)).mean;
-    let share = |name: &str| 100.0 * relative(case, name);
+    let share = |name: &str| of_base(relative(case, name));
     format!(
-        "  demand {} %: {:.2} without migration, {:.2} by the paper's text ({:.0} % of that), {:.2} by the published code ({:.0} %, and {:.2} \
-         applications that ran are stopped), {:.2} by Drover ({:.0} %), {:.2} at least ({:.0} %)",
+        "  demand {} %: {:.2} without migration, {:.2} by the paper's text ({} of that), {:.2} by the published code ({}, and {:.2} \
+         applications that ran are stopped), {:.2} by Drover ({}), {:.2} at least ({})",
         case.percent,
         mean(REJECT),
         mean("text"),
@@ -82,8 +83,13 @@ fn finding(case: &RejectionCase) -> String {
         mean(DROVER),
         share(DROVER),
         left_out(case).mean,
-        100.0 * left_out(case).mean / mean(REJECT)
+        of_base(left_out(case).mean / mean(REJECT))
     )
+}
+
+/// A share of the rejections without migration; a dash if there are none.
+fn of_base(share: f64) -> String {
+    if share.is_finite() { format!("{:.0} %", 100.0 * share) } else { "-".to_owned() }
 }
 
 /// In how many draws Drover falls short, and why.
@@ -91,9 +97,10 @@ fn shortfall(case: &RejectionCase) -> String {
     let draws: Vec<Shortfall> = Shortfall::all(case).collect();
     let count = |holds: &dyn Fn(&Shortfall) -> bool| draws.iter().filter(|draw| holds(draw)).count();
     format!(
-        "  demand {} %: in {} it rejects more than half as many as (a); in {} of these the optimum does, too. In {} it runs fewer applications \
-         than (e); in {} of these nothing that it rejects had room in any arrangement of what ran",
+        "  demand {} %: in {} it rejects more than (a), in {} more than half as many; in {} of these the optimum does, too. In {} it runs \
+         fewer applications than (e); in {} of these nothing that it rejects had room in any arrangement of what ran",
         case.percent,
+        count(&|draw| draw.drover > draw.without),
         count(&Shortfall::is_more_than_half),
         count(&|draw| draw.is_more_than_half() && 2 * draw.least > draw.without),
         count(&Shortfall::is_behind),
@@ -194,7 +201,7 @@ fn strategies(cases: &[RejectionCase]) -> Table {
         }
         let none = || ["-".to_owned(), "-".to_owned(), "-".to_owned()];
         let rearranged = interval(&case.rearranged, |run| (APPLICATIONS - run.applications.len()) as f64);
-        row("rearranged", "bound: at each arrival everything that runs may be rearranged", rearranged, none());
+        row("rearranged", "no strategy: each arrival is accepted if what runs can be rearranged freely", rearranged, none());
         row("optimum", "(e) the most applications that can run, the future known", left_out(case), none());
     }
     table
@@ -224,10 +231,7 @@ fn short(cases: &[RejectionCase]) -> Table {
 fn why(avoidable: &Avoidable) -> String {
     let mut reasons = Vec::new();
     if avoidable.yes > 0 {
-        reasons.push(format!(
-            "{} had room in another arrangement, with moves to clusters that are full first (a cascade or an exchange)",
-            avoidable.yes
-        ));
+        reasons.push(format!("{} had room in another arrangement of what ran, to which Drover found no moves", avoidable.yes));
     }
     if avoidable.no > 0 {
         reasons.push(format!("{} had no room in any arrangement of what ran; others would have to be rejected", avoidable.no));
@@ -257,7 +261,8 @@ fn checks(cases: &[RejectionCase]) -> Vec<Check> {
         // The worst of all policies counts.
         let own = || case.arms.iter().filter(|arm| arm.name.starts_with(DROVER));
         let percent = case.percent;
-        if percent == CHECKED {
+        // Where nothing is rejected without migration, there is nothing to halve.
+        if rejected(case.arm(REJECT)).mean > 0.0 {
             let worst = own().map(|arm| relative(case, arm.name)).fold(f64::NEG_INFINITY, f64::max);
             checks.push(Check::at_most(format!("demand {percent} %: rejections of Drover beside (a), worst policy"), HALF, worst, "times"));
         }
@@ -285,6 +290,7 @@ fn checks(cases: &[RejectionCase]) -> Vec<Check> {
 mod tests {
     use drover_lab_relocation::experiment::in_memory;
 
+    use super::super::CHECKED;
     use super::*;
 
     fn cases(draws: u64) -> Vec<RejectionCase> {
@@ -297,7 +303,7 @@ mod tests {
         let report = report(&Plan { seed: 1, draws: 4, demands: vec![CHECKED, 115] }, &cases);
         assert!(report.tables.iter().all(|table| !table.rows.is_empty()));
         assert!(report.charts[0].svg().unwrap().contains("</svg>"));
-        assert!(report.checks.len() == 7 && report.checks.iter().all(|check| !check.got.contains("NaN")), "{:?}", report.checks);
+        assert!(report.checks.len() == 8 && report.checks.iter().all(|check| !check.got.contains("NaN")), "{:?}", report.checks);
     }
 
     #[test]
