@@ -16,7 +16,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PATH=${NODE_CONTAINERD:+$NODE_CONTAINERD:}${DROVER_KUBE_BIN:-}:$PATH:/usr/sbin:/sbin
 POD_NET=10.200 LAN=drover-lan
 : "${PROXY:=nftables}" "${SNAPSHOTTER:=overlayfs}"
-PRIVATE="/var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/cni /var/log/pods /var/log/containers /run/netns"
+PRIVATE="/var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/cni /var/log/pods /var/log/containers /run/netns /run/drover-memory-guard"
 
 controllers() { awk -F' - ' '$2 ~ /^cgroup / {split($1, a, " "); print a[5]}' /proc/self/mountinfo | grep '^/sys/fs/cgroup/' | sort -u; }
 inside() { nsenter -t "$(pid_of "$D" holder)" -m -n -u -- "$@"; }
