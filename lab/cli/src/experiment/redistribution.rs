@@ -24,8 +24,8 @@ use drover::globals::Format;
 /// `drover experiment redistribution`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A cluster is full of as many equal applications as are to move. A newcomer that needs all of it arrives, and they move to two other clusters \
-at the same time: the more there are, the smaller is each. Nothing is drawn, so the seed changes nothing.
+A cluster is full of equal applications, as many as the largest of `--moves`. A newcomer arrives that needs as much as some of them, and so many \
+move to two other clusters at the same time. Then one that needs more arrives, and so on. Nothing is drawn, so the seed changes nothing.
 
 Examples:
   drover experiment redistribution
@@ -38,7 +38,7 @@ pub struct RedistributionArgs {
     /// The clusters: simulated, or real control planes on this machine with simulated nodes.
     #[arg(long, value_enum, default_value_t = Kind::Sim)]
     pub members: Kind,
-    /// Numbers of applications that move, with commas: divisors of 1000 up to 100, at least two different ones.
+    /// Numbers of applications that move, with commas: at least two different ones up to 100, the largest a divisor of 1000.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,4,8", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub moves: Vec<u32>,
     /// Seconds until a pod is ready, with commas.
@@ -94,7 +94,8 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     let mut moves = args.moves.clone();
     moves.sort_unstable();
     moves.dedup();
-    ensure!(moves.len() > 1 && moves.iter().all(|one| NODE.is_multiple_of(*one)), "--moves are at least two different divisors of {NODE}");
+    let most = moves.last().copied().unwrap_or_default();
+    ensure!(moves.len() > 1 && NODE.is_multiple_of(most), "--moves are at least two different numbers, the largest a divisor of {NODE}");
     let described = machine::describe().await?;
     let load = machine::load();
     let wanted = Wanted::new(MEMBERS, 1).with_cpu(NODE / 1_000);
@@ -105,11 +106,11 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     let bar = ProgressBar::new(u64::from(args.rounds) * (args.start.len() * moves.len()) as u64).with_style(style);
     let mut samples = Vec::new();
     // The first does not count: with it Drover discovers the APIs of the members.
-    newcomer(&stack, "first", 0, 1).await?;
+    newcomer(&stack, "first", 0, 1, most).await?;
     for round in 0..args.rounds {
         for start in &args.start {
             for moves in &moves {
-                samples.push(newcomer(&stack, &format!("r{round}-s{start}-m{moves}"), *start, *moves).await?);
+                samples.push(newcomer(&stack, &format!("r{round}-s{start}-m{moves}"), *start, *moves, most).await?);
                 bar.inc(1);
             }
         }
@@ -123,11 +124,12 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     finish(&report, &args.common, format)
 }
 
-/// Fills the first member, lets a newcomer arrive, and removes everything again.
-async fn newcomer(stack: &Stack, name: &str, start: u32, moves: u32) -> Result<Sample> {
-    let pod = Pod { millicores: NODE / moves, start, ..Pod::SMALL };
+/// Fills the first member with `most` applications, lets a newcomer arrive that needs as much as `moves` of them, and removes everything
+/// again.
+async fn newcomer(stack: &Stack, name: &str, start: u32, moves: u32, most: u32) -> Result<Sample> {
+    let pod = Pod { millicores: NODE / most, start, ..Pod::SMALL };
     let client = &stack.client;
-    let victims: Vec<App> = (0..moves).map(|at| App { pod, ..App::new(format!("{name}-victim-{at:03}"), only(&[0, 1, 2]), 1) }).collect();
+    let victims: Vec<App> = (0..most).map(|at| App { pod, ..App::new(format!("{name}-victim-{at:03}"), only(&[0, 1, 2]), 1) }).collect();
     world::each(victims.len(), async |at| {
         victims[at].prepare(client).await?;
         victims[at].let_move(client).await?;
