@@ -10,6 +10,7 @@ pub mod data;
 pub mod demo;
 pub mod dev;
 pub mod experiment;
+pub mod formats;
 pub mod groups;
 pub mod load;
 pub mod memguard;

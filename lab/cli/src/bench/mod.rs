@@ -42,7 +42,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use drover_report::{Report, percentile};
 
-use crate::experiment::can_print;
+use crate::formats::can_print;
 use drover::globals::Format;
 
 /// `drover bench`.

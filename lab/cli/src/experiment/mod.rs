@@ -15,11 +15,12 @@ mod roadef;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use drover_report::Report;
 use tokio::runtime::Runtime;
 
+use crate::formats::can_print;
 use drover::globals::Format;
 
 /// `drover experiment …`.
@@ -76,16 +77,6 @@ pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
         ExperimentCommand::Replay(args) => replay::run(&args, format),
         ExperimentCommand::Roadef(args) => roadef::run(&args, format),
     }
-}
-
-/// Refuses a format in which reports are not printed, before anything is measured.
-///
-/// # Errors
-/// It is neither `table` nor `json`.
-pub fn can_print(format: Format) -> Result<()> {
-    let known = matches!(format, Format::Table | Format::Json);
-    ensure!(known, "a report is printed as `-o table` or `-o json` only; --out DIR writes its tables as CSV files");
-    Ok(())
 }
 
 /// Prints the report and writes its files; the exit code of the command.
