@@ -124,8 +124,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     finish(&report, &args.common, format)
 }
 
-/// Fills the first member with `most` applications, lets a newcomer arrive that needs as much as `moves` of them, and removes everything
-/// again.
+/// Fills the first member with `most` applications, lets a newcomer arrive that needs as much as `moves` of them, and removes everything.
 async fn newcomer(stack: &Stack, name: &str, start: u32, moves: u32, most: u32) -> Result<Sample> {
     let pod = Pod { millicores: NODE / most, start, ..Pod::SMALL };
     let client = &stack.client;

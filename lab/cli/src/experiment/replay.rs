@@ -1,5 +1,6 @@
 //! `drover experiment replay`: applications come and go over days on members with prices, under several policies.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -84,6 +85,9 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
         None => None,
     };
     let arms = chosen(&args.policy)?;
+    if let Some(trace) = &read {
+        args.members.iter().try_for_each(|members| has_labels(trace, *members))?;
+    }
     let mut cases = Vec::new();
     for members in &args.members {
         let market = Market::new(*members as usize);
@@ -92,9 +96,6 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
             None => Trace::draw(args.common.seed, args.days, args.demand, market.millicores(), market.zones()),
         };
         ensure!(!trace.apps.is_empty(), "no application arrives at {members} members in {} days: ask for more of either", args.days);
-        if let Some(app) = trace.apps.iter().find(|app| !market.knows(&app.label)) {
-            bail!("none of {members} members has the label {}: `where` is all, private or zone-1 to zone-{}", app.label, market.zones());
-        }
         cases.push(case(*members, &market, &trace, &arms)?);
     }
     let source = match &args.trace {
@@ -113,6 +114,18 @@ fn chosen(names: &[String]) -> Result<Vec<DaysArm>> {
         bail!("--policy: there is no policy {unknown:?}; there are {}", arms.iter().map(|arm| arm.name).collect::<Vec<_>>().join("; "));
     }
     Ok(arms.into_iter().filter(|arm| names.is_empty() || names.iter().any(|name| name == arm.name)).collect())
+}
+
+/// Refuses a trace with a label that none of so many members has.
+fn has_labels(trace: &Trace, members: u32) -> Result<()> {
+    let market = Market::new(members as usize);
+    let labels: BTreeSet<&str> = trace.apps.iter().map(|app| app.label.as_str()).collect();
+    match labels.into_iter().find(|label| !market.knows(label)) {
+        Some(label) => {
+            bail!("none of {members} members has the label {label}: `where` is all, private or zone-1 to zone-{}", market.zones())
+        }
+        None => Ok(()),
+    }
 }
 
 fn read(file: &PathBuf) -> Result<Trace> {
@@ -300,6 +313,13 @@ mod tests {
         assert_eq!(chosen(&names(&[DROVER])).unwrap().len(), 1);
         assert!(chosen(&names(&[DROVER, "foo"])).is_err_and(|error| error.to_string().contains("foo")));
         assert_eq!(chosen(&[]).unwrap().len(), days_arms().len());
+    }
+
+    #[test]
+    fn label_that_no_member_has_is_refused() {
+        let trace = Trace::parse(&format!("{HEADER}\n0,60,1,200,256,zone-3,true,1,10\n")).unwrap();
+        assert!(has_labels(&trace, 10).is_err_and(|error| error.to_string().contains("zone-1 to zone-2")));
+        assert!(has_labels(&trace, 15).is_ok());
     }
 
     #[test]
