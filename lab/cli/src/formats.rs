@@ -1,14 +1,18 @@
 //! In which formats reports are printed.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use drover::globals::Format;
 
-/// Refuses a format in which reports are not printed, before anything is measured.
+/// How a report is printed with this format. Long commands ask before they begin.
 ///
 /// # Errors
-/// It is neither `table` nor `json`.
-pub fn can_print(format: Format) -> Result<()> {
-    let known = matches!(format, Format::Table | Format::Json);
-    ensure!(known, "a report is printed as `-o table` or `-o json` only; --out DIR writes its tables as CSV files");
-    Ok(())
+/// Reports are not printed in it.
+pub fn printed(format: Format) -> Result<drover_report::Format> {
+    match format {
+        Format::Table => Ok(drover_report::Format::Text),
+        Format::Json => Ok(drover_report::Format::Json),
+        Format::Wide | Format::Yaml => {
+            bail!("a report is printed as `-o table` or `-o json` only; --out DIR writes its tables as CSV files")
+        }
+    }
 }

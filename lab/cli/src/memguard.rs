@@ -115,7 +115,7 @@ pub fn run(args: &SimulateArgs, format: Format) -> Result<ExitCode> {
     let samples = run_tasks(&tasks, &|| {});
     let mut report = Report::new("memguard-simulate");
     report.tables.push(table(&guards, &samples));
-    let printed = if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text };
+    let printed = crate::formats::printed(format)?;
     report.deliver(None, printed)?;
     Ok(ExitCode::SUCCESS)
 }

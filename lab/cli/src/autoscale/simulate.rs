@@ -84,8 +84,7 @@ pub fn run(args: &SimulateArgs, format: Format) -> Result<()> {
     drivers.push(("kpa".to_owned(), Driver::policy(kpa, Limits::default(), &real, 2)));
     drivers.push(("qlearning".to_owned(), Driver::policy(Policy::QLearning(learner), Limits::default(), &real, period).with_table(table)));
     let runs: Vec<(String, Run)> = drivers.into_iter().map(|(name, mut driver)| (name, drive(&real, &arrivals, &mut driver))).collect();
-    report(&runs, real.penalty, from, args.out.is_some())
-        .deliver(args.out.as_deref(), if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text })
+    report(&runs, real.penalty, from, args.out.is_some()).deliver(args.out.as_deref(), crate::formats::printed(format)?)
 }
 
 /// The report. The course has thousands of rows and is only written to files.

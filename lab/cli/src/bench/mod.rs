@@ -42,7 +42,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use drover_report::{Report, percentile};
 
-use crate::formats::can_print;
+use crate::formats::printed;
 use drover::globals::Format;
 
 /// `drover bench`.
@@ -128,7 +128,7 @@ impl Size {
 /// # Errors
 /// A part cannot be started, or a benchmark fails.
 pub fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
-    can_print(format)?;
+    printed(format)?;
     cleanup::run(measure(args, format))
 }
 
@@ -166,8 +166,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
     if args.size == Size::Small {
         report.checks.clear();
     }
-    let printed = if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text };
-    report.deliver(args.out.as_deref(), printed)?;
+    report.deliver(args.out.as_deref(), printed(format)?)?;
     Ok(if args.strict && !report.ok() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use drover_report::Report;
 use tokio::runtime::Runtime;
 
-use crate::formats::can_print;
+use crate::formats::printed;
 use drover::globals::Format;
 
 /// `drover experiment …`.
@@ -65,7 +65,7 @@ pub struct Common {
 /// # Errors
 /// An argument or a file is wrong, or a part of the experiment cannot be started.
 pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
-    can_print(format)?;
+    printed(format)?;
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
         ExperimentCommand::Groups(args) => groups::run(&args, format),
@@ -84,7 +84,6 @@ pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
 /// # Errors
 /// A file cannot be written.
 pub fn finish(report: &Report, common: &Common, format: Format) -> Result<ExitCode> {
-    let printed = if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text };
-    report.deliver(common.out.as_deref(), printed)?;
+    report.deliver(common.out.as_deref(), printed(format)?)?;
     Ok(if common.strict && !report.ok() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
