@@ -199,6 +199,8 @@ impl Members {
         if let Some(dir) = &self.own {
             let set = local::Set { dir: Some(dir.clone()) };
             local::down(&local::Down { set, ..local::Down::default() }).await.expect("the clusters stop");
+            // Empty now; if it is not, what is in it says why.
+            let _ = std::fs::remove_dir(dir);
         }
     }
 }
