@@ -6,6 +6,8 @@ use plotters::prelude::*;
 use crate::Interval;
 
 const SIZE: (u32, u32) = (900, 480);
+/// Height of the line below a chart.
+const FOOT: u32 = 18;
 const PALETTE: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
@@ -80,21 +82,27 @@ impl Chart {
         self
     }
 
-    /// Draws the chart as SVG.
+    /// Draws the chart as SVG. `below`: a line of text below it; empty for none.
     ///
     /// # Errors
     /// When the drawing backend fails, which was never seen with finite points.
-    pub fn svg(&self) -> Result<String> {
+    pub fn svg(&self, below: &str) -> Result<String> {
         let mut out = String::new();
-        self.draw(&SVGBackend::with_string(&mut out, SIZE).into_drawing_area()).map_err(|error| anyhow!("chart {}: {error}", self.name))?;
+        let size = (SIZE.0, SIZE.1 + if below.is_empty() { 0 } else { FOOT });
+        let area = SVGBackend::with_string(&mut out, size).into_drawing_area();
+        self.draw(&area, below).map_err(|error| anyhow!("chart {}: {error}", self.name))?;
+        drop(area);
         Ok(out)
     }
 
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), Box<dyn std::error::Error>> {
-        area.fill(&WHITE)?;
+    fn draw(&self, whole: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>, below: &str) -> Result<(), Box<dyn std::error::Error>> {
+        whole.fill(&WHITE)?;
+        let (area, foot) = whole.split_vertically(SIZE.1);
+        let grey = BLACK.mix(0.7);
+        foot.draw_text(below, &("sans-serif", 12).into_font().color(&grey), (12, 2))?;
         let (xs, ys) = self.ranges();
         let (x_from, x_to) = (xs.start, xs.end);
-        let mut chart = ChartBuilder::on(area)
+        let mut chart = ChartBuilder::on(&area)
             .caption(&self.title, ("sans-serif", 20))
             .margin(12)
             .x_label_area_size(42)
@@ -125,8 +133,10 @@ impl Chart {
                 chart.draw_series([PathElement::new(line, BLACK)])?;
             }
         }
-        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
-        area.present()?;
+        // Most of what is drawn here grows to the right.
+        let place = SeriesLabelPosition::UpperLeft;
+        chart.configure_series_labels().position(place).background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
+        whole.present()?;
         Ok(())
     }
 
@@ -170,9 +180,9 @@ mod tests {
             let svg = chart
                 .series("hpa", vec![(0.0, 1.0), (1.0, 3.0)])
                 .series("rl", vec![(0.0, 2.0), (f64::NAN, 1.0), (1.0, 1.5)])
-                .svg()
+                .svg("2 × EPYC; load before: 0.1")
                 .unwrap_or_default();
-            for part in ["<svg", "Cost &amp; time", "time [s]", "hpa", "rl", "#1F77B4", "#D62728"] {
+            for part in ["<svg", "Cost &amp; time", "2 × EPYC; load before: 0.1", "time [s]", "hpa", "rl", "#1F77B4", "#D62728"] {
                 assert!(svg.contains(part), "{shape:?} without {part}: {svg}");
             }
         }
@@ -184,7 +194,7 @@ mod tests {
         let points = [(5.0, interval(0.3, 0.1, 0.5)), (10.0, interval(0.6, 0.4, 0.6))];
         for shape in [Shape::Line, Shape::Bars] {
             let chart = Chart::lines("a", "a", "x", "y").shape(shape);
-            let lines = |chart: &Chart| chart.svg().unwrap_or_default().matches("<polyline").count();
+            let lines = |chart: &Chart| chart.svg("").unwrap_or_default().matches("<polyline").count();
             let plain = chart.clone().series("one", points.iter().map(|(x, interval)| (*x, interval.mean)).collect());
             assert_eq!(lines(&chart.intervals("one", &points)), lines(&plain) + points.len(), "{shape:?}");
         }
@@ -198,7 +208,7 @@ mod tests {
 
     #[test]
     fn svg_draws_an_empty_chart_and_a_single_point() {
-        assert!(Chart::lines("a", "a", "x", "y").svg().is_ok());
-        assert!(Chart::lines("a", "a", "x", "y").shape(Shape::Bars).series("one", vec![(3.0, 0.0)]).svg().is_ok());
+        assert!(Chart::lines("a", "a", "x", "y").svg("").is_ok());
+        assert!(Chart::lines("a", "a", "x", "y").shape(Shape::Bars).series("one", vec![(3.0, 0.0)]).svg("").is_ok());
     }
 }

@@ -91,7 +91,7 @@ impl Report {
         }
         for chart in &self.charts {
             let path = dir.join(format!("{}.svg", chart.name));
-            std::fs::write(&path, chart.svg()?).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(&path, chart.svg(&self.conditions)?).with_context(|| format!("cannot write {}", path.display()))?;
         }
         let path = dir.join(format!("{}.json", self.name));
         std::fs::write(&path, serde_json::to_string_pretty(self)?).with_context(|| format!("cannot write {}", path.display()))?;
@@ -114,7 +114,7 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::new("toy");
-        report.finding("rl loses on bursts");
+        report.finding("rl loses on bursts").under("2 × EPYC, load before: 0.1");
         let mut table = Table::new("costs", ["policy", "cost"]);
         table.row(["a, b", "7"]);
         report.tables.push(table);
@@ -129,7 +129,8 @@ mod tests {
         let out = dir.path().join("new/dir");
         assert_eq!(report().write(&out)?, 3);
         assert_eq!(std::fs::read_to_string(out.join("costs.csv"))?, "policy,cost\n\"a, b\",7\n");
-        assert!(std::fs::read_to_string(out.join("load.svg"))?.starts_with("<svg"));
+        let svg = std::fs::read_to_string(out.join("load.svg"))?;
+        assert!(svg.starts_with("<svg") && svg.contains("2 × EPYC, load before: 0.1"), "{svg}");
         let whole: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(out.join("toy.json"))?)?;
         assert_eq!((&whole["findings"][0], &whole["checks"][0]["ok"]), (&"rl loses on bursts".into(), &false.into()));
         Ok(())

@@ -24,6 +24,9 @@ pub struct Report {
     pub name: String,
     /// The first lines: the most important results, in sentences.
     pub findings: Vec<String>,
+    /// Hardware, build, load and how much was measured, as the last finding says them; a line below each chart. Empty if nobody said it.
+    #[serde(skip)]
+    pub conditions: String,
     /// Each is printed, and written as a CSV file.
     pub tables: Vec<Table>,
     /// Each is written as an SVG file.
@@ -47,6 +50,12 @@ impl Report {
     pub fn finding(&mut self, line: impl Into<String>) -> &mut Self {
         self.findings.push(line.into());
         self
+    }
+
+    /// Adds the finding under which conditions the results came about. It also stands below each chart.
+    pub fn under(&mut self, conditions: impl Into<String>) -> &mut Self {
+        self.conditions = conditions.into();
+        self.finding(self.conditions.clone())
     }
 
     /// Whether every check holds.

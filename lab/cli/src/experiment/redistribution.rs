@@ -96,8 +96,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     moves.dedup();
     let most = moves.last().copied().unwrap_or_default();
     ensure!(moves.len() > 1 && NODE.is_multiple_of(most), "--moves are at least two different numbers, the largest a divisor of {NODE}");
-    let described = machine::describe().await?;
-    let load = machine::load();
+    let (described, machine) = (machine::describe().await?, machine::line()?);
     let wanted = Wanted::new(MEMBERS, 1).with_cpu(NODE / 1_000);
     let folder = folder()?;
     let mut planes = Planes::start(args.members == Kind::Local, wanted, folder.path()).await?;
@@ -120,7 +119,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     let mut report = report(&samples);
     report.tables.insert(0, described);
     let what = if args.members == Kind::Local { "real control planes" } else { "simulated clusters" };
-    report.findings.insert(0, format!("{MEMBERS} {what}, {} newcomers of each kind; load of the machine {load} before", args.rounds));
+    report.under(format!("{machine}; {MEMBERS} {what}, {} newcomers of each kind", args.rounds));
     finish(&report, &args.common, format)
 }
 
@@ -260,7 +259,7 @@ mod tests {
         let report = report(&samples(0.02));
         assert_eq!((report.tables[0].rows.len(), report.tables[1].rows.len()), (4, 1));
         assert_eq!(report.tables[1].rows[0][2], "0.020");
-        assert!(report.ok() && report.charts[0].svg().unwrap().contains("</svg>"));
+        assert!(report.ok() && report.charts[0].svg("").unwrap().contains("</svg>"));
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
         None => format!("{} days drawn from seed {}, mean demand {} %", args.days, args.common.seed, args.demand),
     };
     let mut report = report(&source, &cases);
-    report.finding(format!("{machine}, after: {}", machine::load()));
+    report.under(format!("{machine}, after: {}; {source}", machine::load()));
     finish(&report, &args.common, format)
 }
 
@@ -303,7 +303,7 @@ mod tests {
         let report = report("a test", &cases);
         assert_eq!(report.tables[0].rows.len(), days_arms().len());
         assert!(!report.tables[0].text().contains("NaN"), "{}", report.tables[0].text());
-        assert!(report.charts.len() == 2 && report.charts.iter().all(|chart| chart.svg().unwrap().contains("</svg>")));
+        assert!(report.charts.len() == 2 && report.charts.iter().all(|chart| chart.svg("").unwrap().contains("</svg>")));
         assert_eq!(report.checks.len(), 9, "{:?}", report.checks);
     }
 

@@ -118,7 +118,7 @@ pub fn run(args: &GroupsArgs, format: Format) -> Result<ExitCode> {
         learning::run(args, &mut collected)?;
     }
     collected.bar.finish_and_clear();
-    collected.report.finding(machine);
+    collected.report.under(machine);
     tables(&mut collected);
     finish(&collected.report, &args.common, format)
 }

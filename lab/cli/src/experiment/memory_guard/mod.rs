@@ -107,7 +107,7 @@ mod tests {
             assert!(!table.rows.is_empty(), "{}", table.name);
         }
         for chart in &report.charts {
-            let svg = chart.svg().unwrap();
+            let svg = chart.svg("").unwrap();
             assert!(svg.contains("</svg>") && chart.series.iter().all(|series| !series.points.is_empty()), "{}", chart.name);
         }
         assert!(report.checks.iter().all(|check| !check.got.contains("NaN")), "{:?}", report.checks);

@@ -22,7 +22,8 @@ pub type Experiment<C> = fn(&Plan, &mut Runner<'_, Error>, &dyn Fn()) -> Result<
 /// Where the draws ran.
 pub struct Ran {
     members: Members,
-    machine: String,
+    /// The machine before the run, and the number of draws.
+    conditions: String,
     /// Draws under a strategy that were deployed, and how many of them ran the same applications as in memory.
     deployed: usize,
     alike: usize,
@@ -31,7 +32,7 @@ pub struct Ran {
 impl Ran {
     /// Adds what the figures depend on, and whether deployed draws ended as in memory.
     pub fn tell(&self, report: &mut Report) {
-        report.finding(&self.machine);
+        report.under(&self.conditions);
         let what = match self.members {
             Members::Memory => return,
             Members::Sim => "simulated clusters",
@@ -66,7 +67,8 @@ pub fn measure<C: Send + 'static>(
     deliver: impl FnOnce(&Plan, &[C], &Ran) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
     let plan = draws.plan(common)?;
-    let mut ran = Ran { members: draws.members, machine: machine::line()?, deployed: 0, alike: 0 };
+    let conditions = format!("{}; {} draws", machine::line()?, plan.draws);
+    let mut ran = Ran { members: draws.members, conditions, deployed: 0, alike: 0 };
     if draws.members == Members::Memory {
         let mut run = |draw: &Draw, size, preference, strategy: &Strategy| Ok(replay(draw, size, preference, strategy));
         let cases = with_bar(&plan, |plan, done| experiment(plan, &mut run, done))??;

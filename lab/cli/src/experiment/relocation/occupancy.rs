@@ -197,7 +197,7 @@ mod tests {
         let cases = occupancy(&plan, &mut in_memory, &|| {}).unwrap();
         let report = report(&plan, &cases);
         assert_eq!(report.tables[0].rows.len(), 2 * 4 * MARKS.len());
-        assert!(report.charts.len() == 4 && report.charts.iter().all(|chart| chart.svg().unwrap().contains("</svg>")));
+        assert!(report.charts.len() == 4 && report.charts.iter().all(|chart| chart.svg("").unwrap().contains("</svg>")));
         assert!(report.checks.len() == 9 && report.checks.iter().all(|check| !check.got.contains("NaN")), "{:?}", report.checks);
     }
 

@@ -302,7 +302,7 @@ mod tests {
         let cases = cases(4);
         let report = report(&Plan { seed: 1, draws: 4, demands: vec![CHECKED, 115] }, &cases);
         assert!(report.tables.iter().all(|table| !table.rows.is_empty()));
-        assert!(report.charts[0].svg().unwrap().contains("</svg>"));
+        assert!(report.charts[0].svg("").unwrap().contains("</svg>"));
         assert!(report.checks.len() == 8 && report.checks.iter().all(|check| !check.got.contains("NaN")), "{:?}", report.checks);
     }
 

@@ -188,7 +188,7 @@ mod tests {
         assert!(report.ok(), "{:?}", report.checks);
         assert_eq!(report.tables[0].rows[0][2..], ["290", "200", "90", "91.0"]);
         assert_eq!((report.statements[0].got.as_str(), report.statements[0].ok), ("3.3 % less", true));
-        assert!(report.charts.iter().all(|chart| chart.svg().unwrap().contains("</svg>")));
+        assert!(report.charts.iter().all(|chart| chart.svg("").unwrap().contains("</svg>")));
     }
 
     #[test]
