@@ -380,7 +380,7 @@ impl Worker {
                 let heirs = self.heirs(&object);
                 heirs.iter().for_each(|heir| self.schedule(*heir, Duration::ZERO));
                 if self.view.sharers(&object).is_empty() && self.view.object(&object).is_some_and(|seen| seen.binding == id) {
-                    self.view.remove(&object);
+                    self.view.remove_gone(&object);
                 }
             }
         }

@@ -93,6 +93,8 @@ pub struct MemberView {
     pods_by_binding: Index<PodKey>,
     listing: HashMap<Option<ApiKind>, Instant>,
     complete: HashSet<Option<ApiKind>>,
+    /// Objects that are gone by the member's answer, as last seen; the time is that of the answer. Reports from before it may still come.
+    gone: HashMap<Arc<ObjectId>, Box<Seen>>,
 }
 
 impl MemberView {
@@ -173,6 +175,7 @@ impl MemberView {
         if let Some(old) = self.objects.get(&id).filter(|old| old.binding != seen.binding) {
             self.by_binding.remove(old.binding, &id);
         }
+        self.gone.remove(&id);
         let id = self.objects.get_key_value(&id).map_or(id, |(known, _)| Arc::clone(known));
         self.by_binding.insert(seen.binding, Arc::clone(&id));
         self.objects.insert(id, seen);
@@ -194,6 +197,10 @@ impl MemberView {
                 BTreeSet::new()
             }
             Event::Object(id, seen) => {
+                let late = |gone: &Seen| (&gone.uid, gone.binding) == (&seen.uid, seen.binding);
+                if self.gone.get(&id).is_some_and(|gone| late(gone)) {
+                    return BTreeSet::new();
+                }
                 let before = self.objects.get(&id).map(|old| old.binding);
                 let newer = |old: &&mut Box<Seen>| old.uid == seen.uid && older(&seen.version, &old.version);
                 if let Some(old) = self.objects.get_mut(&id).filter(newer) {
@@ -205,10 +212,15 @@ impl MemberView {
                 self.put(id, seen);
                 touched
             }
-            Event::Vanished(id, uid) => match self.objects.get(&id).filter(|seen| seen.uid == uid) {
-                Some(_) => self.remove(&id).into_iter().chain(self.sharers(&id).iter().copied()).collect(),
-                None => BTreeSet::new(),
-            },
+            Event::Vanished(id, uid) => {
+                if self.gone.get(&id).is_some_and(|gone| gone.uid == uid) {
+                    self.gone.remove(&id);
+                }
+                match self.objects.get(&id).filter(|seen| seen.uid == uid) {
+                    Some(_) => self.remove(&id).into_iter().chain(self.sharers(&id).iter().copied()).collect(),
+                    None => BTreeSet::new(),
+                }
+            }
             Event::Pod(pod) => {
                 let Some(binding) = pod.binding() else { return BTreeSet::new() };
                 let key = pod_key(&pod);
@@ -235,15 +247,28 @@ impl MemberView {
             return stale.iter().filter_map(|key| self.remove_pod(key)).collect();
         };
         let of_kind = |id: &Arc<ObjectId>| id.api_version == *api_version && id.kind == *kind;
+        self.gone.retain(|id, gone| !of_kind(id) || gone.at >= begun);
         let stale: Vec<_> = self.objects.iter().filter(|(id, seen)| of_kind(id) && seen.at < begun).map(|(id, _)| id.clone()).collect();
         stale.iter().flat_map(|id| self.remove(id).into_iter().chain(self.sharers(id).to_vec())).collect()
     }
 
+    /// Removes an object of which the member has answered that it is gone. Reports of it that are still under way are passed over.
+    pub fn remove_gone(&mut self, id: &ObjectId) {
+        if let Some((id, mut seen)) = self.take_out(id) {
+            seen.at = Instant::now();
+            self.gone.insert(id, seen);
+        }
+    }
+
     /// Removes an object and returns its binding.
-    pub fn remove(&mut self, id: &ObjectId) -> Option<Uuid> {
+    fn remove(&mut self, id: &ObjectId) -> Option<Uuid> {
+        self.take_out(id).map(|(_, seen)| seen.binding)
+    }
+
+    fn take_out(&mut self, id: &ObjectId) -> Option<(Arc<ObjectId>, Box<Seen>)> {
         let (id, seen) = self.objects.remove_entry(id)?;
         self.by_binding.remove(seen.binding, &id);
-        Some(seen.binding)
+        Some((id, seen))
     }
 
     /// Removes a pod and returns its binding.
@@ -360,6 +385,35 @@ pub mod tests {
         let vanished = id("Secret", "a");
         assert_eq!(view.take(Event::Vanished(vanished.clone(), "another uid".into())), BTreeSet::new());
         assert_eq!(view.take(Event::Vanished(vanished, "u".into())), BTreeSet::from([b]));
+    }
+
+    #[test]
+    fn late_report_of_a_deleted_object_is_passed_over() {
+        let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let (config, late) = (id("Secret", "a"), || seen(a, "5"));
+        let mut view = MemberView::default();
+        view.put(config.clone(), seen(a, "4"));
+        view.remove_gone(&config);
+        assert_eq!(view.take(Event::Object(config.clone(), late())), BTreeSet::new());
+        assert!(view.object(&config).is_none());
+        // Its end was reported: whatever comes after that exists again, as an object that was left in place and is taken over later.
+        view.take(Event::Vanished(config.clone(), "u".into()));
+        assert_eq!(view.take(Event::Object(config.clone(), late())), BTreeSet::from([a]));
+        // So does one that was applied meanwhile, one with another uid, and one that another binding has taken over.
+        view.remove_gone(&config);
+        view.put_applied(config.clone(), seen(a, "7"));
+        assert_eq!(view.take(Event::Object(config.clone(), seen(a, "8"))), BTreeSet::from([a]));
+        view.remove_gone(&config);
+        let another = Box::new(Seen { uid: "another".into(), ..*seen(a, "9") });
+        assert_eq!(view.take(Event::Object(config.clone(), another)), BTreeSet::from([a]));
+        view.remove_gone(&config);
+        let taken_over = Box::new(Seen { uid: "another".into(), ..*seen(b, "10") });
+        assert_eq!(view.take(Event::Object(config.clone(), taken_over)), BTreeSet::from([b]));
+        // A list that began later says what there is.
+        view.remove_gone(&config);
+        view.take(Event::Begin(kind(), Instant::now()));
+        view.take(Event::Done(kind()));
+        assert!(view.gone.is_empty());
     }
 
     #[test]
