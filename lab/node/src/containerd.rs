@@ -22,6 +22,8 @@ use drover_memory_guard::runtime::Runtime;
 
 const DEBIAN: &str = include_str!("../../../deploy/local-kube/node/containerd.toml.in");
 const TWO: &str = include_str!("../../../deploy/local-kube/node/containerd-2.toml.in");
+/// Namespace of all pods.
+pub const NAMESPACE: &str = "jobs";
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A containerd and its node.
@@ -93,6 +95,8 @@ pub struct Spec {
     pub period: i64,
     /// Labels of the pod.
     pub labels: HashMap<String, String>,
+    /// Uid of the pod.
+    pub uid: String,
 }
 
 impl Spec {
@@ -100,7 +104,7 @@ impl Spec {
     pub fn new(name: &str, args: &[&str]) -> Self {
         let labels = HashMap::from([("memguard/pausable".to_owned(), "true".to_owned())]);
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self { name: name.to_owned(), args, memory: 0, quota: 20_000, period: 100_000, labels }
+        Self { name: name.to_owned(), args, memory: 0, quota: 20_000, period: 100_000, labels, uid: format!("uid-{name}") }
     }
 }
 
@@ -195,8 +199,8 @@ impl Containerd {
         let config = cri::PodSandboxConfig {
             metadata: Some(cri::PodSandboxMetadata {
                 name: spec.name.clone(),
-                uid: format!("uid-{}", spec.name),
-                namespace: "jobs".into(),
+                uid: spec.uid.clone(),
+                namespace: NAMESPACE.into(),
                 attempt: 0,
             }),
             log_directory: self.dir.path().join("logs").display().to_string(),

@@ -8,6 +8,7 @@
 mod agent;
 mod containerd;
 mod image;
+mod pods;
 mod processes;
 mod trial;
 mod workflow;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::pods::{self, Pods};
 use super::{Containerd, Outcome, Spec, Start, Version, workflow};
 use drover_memory_guard::wire::Totals;
 
@@ -51,13 +52,15 @@ pub struct Trial {
 pub async fn trial(program: &Path, policy: &'static str, seed: u64, cycles: u32) -> Result<Trial> {
     let settings = settings(policy)?;
     let containerd = Containerd::start(NODE, Version::Debian).await?;
-    let jobs = jobs(seed, cycles);
+    let mut jobs = jobs(seed, cycles);
     let Some(settings) = settings else {
         let outcome = workflow(&containerd, &jobs, SLOTS, PATIENCE).await?;
         return Ok(Trial { policy, seed, outcome, totals: None, switched: false });
     };
     let state = containerd.dir.path().join("agent");
-    let start = Start::new(program, &state, &containerd.socket).settings(settings);
+    let pods = Pods::start(containerd.dir.path(), &mut jobs).await?;
+    let cluster = ["--kubeconfig", pods.kubeconfig.to_str().context("the directory's name is no text")?, "--node", pods::NODE];
+    let start = Start::new(program, &state, &containerd.socket).settings(settings).args(cluster);
     let agent = start.args(["--mode", "apply", "--poll", "100ms", "--sacrifice-by-runtime", "--cgroup", &containerd.node]).start()?;
     agent.status_when("it may act", |status| status.hindered.is_none()).await?;
     let outcome = workflow(&containerd, &jobs, SLOTS, PATIENCE).await.with_context(|| agent.log())?;
