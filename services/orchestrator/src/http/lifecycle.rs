@@ -233,6 +233,9 @@ pub async fn migrate(
     Json(body): Json<Migrate>,
 ) -> Result<Response, Problem> {
     let wait = query.wait()?;
+    if [&body.spec.target_composite_app_version, &body.spec.target_deployment_intent_group].iter().any(|name| name.contains('\0')) {
+        return Err(codes::INVALID.problem("Invalid Input: the target's names must not contain the character NUL"));
+    }
     let target = GroupPath {
         composite_app_version: body.spec.target_composite_app_version,
         deployment_intent_group: body.spec.target_deployment_intent_group,

@@ -103,6 +103,8 @@ async fn invalid_documents_are_refused_and_nothing_is_written() {
     let target = |dig: &str| json!({"spec": {"targetCompositeAppVersion": "v1", "targetDeploymentIntentGroup": dig}});
     refused("POST", format!("{dig}/migrate"), target("none"), 404, "not_found").await;
     refused("POST", format!("{dig}/migrate"), target("shop"), 400, "invalid").await;
+    // Postgres holds no NUL.
+    refused("POST", format!("{dig}/migrate"), target("no\0ne"), 400, "invalid").await;
     refused("POST", format!("{dig}/stop"), json!({}), 409, "wrong_state").await;
     let illegal = refused("POST", format!("{dig}/terminate"), json!({}), 409, "wrong_state").await;
     assert!(illegal["detail"].as_str().unwrap().contains("state Created; it is in Instantiated"), "{illegal}");
