@@ -24,7 +24,7 @@ pub struct Report {
     pub name: String,
     /// The first lines: the most important results, in sentences.
     pub findings: Vec<String>,
-    /// Hardware, build, load and how much was measured, as the last finding says them; a line below each chart. Empty if nobody said it.
+    /// Hardware, build, load and how much was measured: a finding says them, and a line below each chart. Empty: nothing stands below charts.
     #[serde(skip)]
     pub conditions: String,
     /// Each is printed, and written as a CSV file.
@@ -52,7 +52,7 @@ impl Report {
         self
     }
 
-    /// Adds the finding under which conditions the results came about. It also stands below each chart.
+    /// Adds a finding that says under which conditions this was measured. It also stands below each chart.
     pub fn under(&mut self, conditions: impl Into<String>) -> &mut Self {
         self.conditions = conditions.into();
         self.finding(self.conditions.clone())
