@@ -10,7 +10,7 @@ use drover::stack::{Options, Stack};
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Claim, MemberState};
-use drover_service::Tasks;
+use drover_service::{Tasks, telemetry};
 use drover_store::private_postgres::Durability;
 use drover_testkit::{ChaosProxy, TestDb, eventually};
 use secrecy::{ExposeSecret, SecretString};
@@ -188,6 +188,10 @@ impl System {
         flags: &[(&'static str, String)],
         door: &Door,
     ) -> Self {
+        // Why a service answered 5xx is only in its log.
+        if let Ok(log) = std::env::var("DROVER_TEST_LOG") {
+            telemetry::init("drover-e2e", &telemetry::Options { log, ..telemetry::Options::default() }).expect("a log filter");
+        }
         let data = tempfile::tempdir().expect("a temporary folder");
         let name = |flag: &str| flag.split('=').next().map(str::to_owned);
         let replaced = |(service, flag): &&(&'static str, &'static str)| !flags.iter().any(|(s, f)| s == service && name(f) == name(flag));

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType, Timeouts, WeakPool};
@@ -13,7 +14,8 @@ use futures::FutureExt;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::{StoreError, StoreResult};
@@ -43,6 +45,9 @@ const PREFERRED: u32 = 2;
 /// after all of them were in use: the first statements on another one take several times as long.
 #[derive(Clone)]
 pub(crate) struct Pool {
+    /// A place for each connection of both pools. Callers wait for one in the order in which they came. To wait in both pools instead would
+    /// take a connection from each, of which one is closed if it was just being tested or opened.
+    places: Arc<Semaphore>,
     preferred: managed::Pool<Connector>,
     others: managed::Pool<Connector>,
 }
@@ -61,29 +66,30 @@ impl Pool {
             pool
         };
         let preferred = max_connections.min(PREFERRED);
-        Self { preferred: pool(preferred), others: pool(max_connections - preferred) }
+        let places = Arc::new(Semaphore::new(max_connections as usize));
+        Self { places, preferred: pool(preferred), others: pool(max_connections - preferred) }
     }
 
     /// A preferred connection if one is free, else another one, else the first that comes back.
-    async fn get(&self) -> Result<Object<Connector>, PoolError<StoreError>> {
+    async fn get(&self) -> Result<Taken, PoolError<StoreError>> {
+        let place = self.places.clone().acquire_owned().await.map_err(|_| PoolError::Closed)?;
         let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
-        for pool in [&self.preferred, &self.others] {
-            match pool.timeout_get(&at_once).await {
-                Err(PoolError::Timeout(TimeoutType::Wait)) => {}
-                found => return found,
+        loop {
+            for pool in [&self.preferred, &self.others] {
+                match pool.timeout_get(&at_once).await {
+                    Err(PoolError::Timeout(TimeoutType::Wait)) => {}
+                    found => return Ok(Taken { object: found?, place }),
+                }
             }
-        }
-        tokio::select! {
-            biased;
-            found = self.preferred.get() => found,
-            found = self.others.get() => found,
+            // One is free, but another caller took it from the second pool while one came back to the first.
+            yield_now().await;
         }
     }
 
     /// See [`crate::Store::acquire`].
     pub async fn acquire(&self) -> StoreResult<PooledConnection> {
         match timeout(self.preferred.manager().timeout, self.get()).await {
-            Ok(Ok(object)) => Ok(PooledConnection(Some(object))),
+            Ok(Ok(taken)) => Ok(PooledConnection(Some(taken))),
             Ok(Err(PoolError::Backend(error))) => Err(error),
             Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed.into()),
             Ok(Err(_)) | Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
@@ -106,6 +112,7 @@ impl Pool {
 
     /// Closes the idle connections, and each of the others when it comes back. No further ones are opened.
     pub async fn close(&self) {
+        self.places.close();
         for pool in [&self.preferred, &self.others] {
             let idle = pool.retain(|_, _| false).removed;
             pool.close();
@@ -202,30 +209,36 @@ pub async fn works_after(idle: Duration, connection: &mut PgConnection) -> bool 
     idle < TEST_AFTER_IDLE || matches!(timeout(TEST_TIMEOUT, connection.ping()).await, Ok(Ok(())))
 }
 
+/// A connection in use, and its place. The connection goes back first.
+struct Taken {
+    object: Object<Connector>,
+    place: OwnedSemaphorePermit,
+}
+
 /// A connection that goes back to its store when it is dropped.
-pub struct PooledConnection(Option<Object<Connector>>);
+pub struct PooledConnection(Option<Taken>);
 
 impl Deref for PooledConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.0.as_ref().expect("it is taken only on drop").connection
+        &self.0.as_ref().expect("it is taken only on drop").object.connection
     }
 }
 
 impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.0.as_mut().expect("it is taken only on drop").connection
+        &mut self.0.as_mut().expect("it is taken only on drop").object.connection
     }
 }
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        let Some(mut object) = self.0.take() else { return };
+        let Some(mut taken) = self.0.take() else { return };
         // sqlx's `flush` waits for answers that are still to come. Without any it is ready at once and has sent nothing.
-        match object.connection.flush().now_or_never() {
-            Some(finished) => give_back(object, finished.is_ok()),
-            None => finish(object, None),
+        match taken.object.connection.flush().now_or_never() {
+            Some(finished) => give_back(taken, finished.is_ok()),
+            None => finish(taken, None),
         }
     }
 }
@@ -278,36 +291,39 @@ impl DerefMut for Tx {
 impl Drop for Tx {
     fn drop(&mut self) {
         if !self.ended
-            && let Some(object) = self.connection.0.take()
+            && let Some(taken) = self.connection.0.take()
         {
-            finish(object, Some("rollback"));
+            finish(taken, Some("rollback"));
         }
     }
 }
 
 /// Waits in a task for the answers that are still to come, executes the statement, and gives the connection back. It is closed if that
 /// fails or takes too long.
-fn finish(mut object: Object<Connector>, statement: Option<&'static str>) {
+fn finish(mut taken: Taken, statement: Option<&'static str>) {
     // Without a runtime the process is ending.
-    let Ok(runtime) = Handle::try_current() else { return give_back(object, false) };
+    let Ok(runtime) = Handle::try_current() else { return give_back(taken, false) };
     runtime.spawn(async move {
+        let connection = &mut taken.object.connection;
         let end = async {
-            object.connection.flush().await?;
+            connection.flush().await?;
             if let Some(statement) = statement {
-                object.connection.execute(statement).await?;
+                connection.execute(statement).await?;
             }
             Ok::<_, sqlx::Error>(())
         };
         let finished = matches!(timeout(FINISH_TIMEOUT, end).await, Ok(Ok(())));
-        give_back(object, finished);
+        give_back(taken, finished);
     });
 }
 
-fn give_back(mut object: Object<Connector>, usable: bool) {
+fn give_back(Taken { mut object, place }: Taken, usable: bool) {
     if usable {
         object.returned = Instant::now();
+        drop(object);
     } else {
-        // Its place in the pool is free at once; the connection is closed.
+        // The connection is closed.
         drop(Object::take(object));
     }
+    drop(place);
 }

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use drover_store::{Store, StoreConfig};
+use drover_store::{PooledConnection, Store, StoreConfig};
 use drover_testkit::{TestDb, eventually, test_db};
 use futures::FutureExt;
 use secrecy::ExposeSecret;
@@ -29,6 +29,24 @@ async fn count(db: &TestDb, which: &str) -> i64 {
 
 const BACKEND: &str = "select pg_backend_pid()";
 
+async fn acquired(store: &Store, count: usize) -> Vec<PooledConnection> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(store.acquire().await.unwrap());
+    }
+    all
+}
+
+/// The server's processes of these connections, in order.
+async fn backends(connections: &mut [PooledConnection]) -> Vec<i32> {
+    let mut backends = Vec::new();
+    for connection in connections {
+        backends.push(sqlx::query_scalar(BACKEND).fetch_one(&mut **connection).await.unwrap());
+    }
+    backends.sort_unstable();
+    backends
+}
+
 #[tokio::test]
 async fn connection_without_anything_unfinished_comes_back_without_a_message() {
     let db = test_db().await;
@@ -52,19 +70,12 @@ async fn the_same_connections_are_used_again_after_all_were_in_use() {
     let store = Store::connect(&StoreConfig { max_connections: 6, ..config("placement", &db.url) }, &sets()).await.unwrap();
     let before: i32 = one(&store, BACKEND).await;
     for first_back in 0..6 {
-        let mut all = Vec::new();
-        for _ in 0..6 {
-            all.push(store.acquire().await.unwrap());
-        }
+        let mut all = acquired(&store, 6).await;
         assert!(store.acquire().now_or_never().is_none(), "all are in use");
         all.rotate_left(first_back);
         drop(all);
         // Two are preferred. Which of them is the next one does not matter.
-        let (mut one, mut two) = (store.acquire().await.unwrap(), store.acquire().await.unwrap());
-        let mut backends = Vec::new();
-        for connection in [&mut one, &mut two] {
-            backends.push(sqlx::query_scalar::<_, i32>(BACKEND).fetch_one(&mut **connection).await.unwrap());
-        }
+        let backends = backends(&mut acquired(&store, 2).await).await;
         assert!(backends.contains(&before), "{backends:?} instead of {before}, with number {first_back} back first");
     }
 }
@@ -74,15 +85,44 @@ async fn whoever_waits_gets_the_first_connection_that_comes_back() {
     let db = test_db().await;
     let store = Store::connect(&StoreConfig { max_connections: 4, ..config("placement", &db.url) }, &sets()).await.unwrap();
     for back in 0..4 {
-        let mut all = Vec::new();
-        for _ in 0..4 {
-            all.push(store.acquire().await.unwrap());
-        }
+        let mut all = acquired(&store, 4).await;
         let mut waiting = std::pin::pin!(store.acquire());
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(all.swap_remove(back));
         tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("one is free").unwrap();
     }
+}
+
+/// A caller that is not polled, because its task waits for something else meanwhile, keeps a place. It must not keep more than one.
+#[tokio::test]
+async fn caller_that_does_not_take_its_connection_keeps_one_from_the_others() {
+    let db = test_db().await;
+    let store = Store::connect(&StoreConfig { max_connections: 4, ..config("placement", &db.url) }, &sets()).await.unwrap();
+    let all = acquired(&store, 4).await;
+    let mut idle = std::pin::pin!(store.acquire());
+    assert!(idle.as_mut().now_or_never().is_none());
+    drop(all);
+    let others = acquired(&store, 3).await;
+    drop(others);
+    idle.await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_that_are_waited_for_stay_open() {
+    let db = test_db().await;
+    let store = Store::connect(&StoreConfig { max_connections: 4, ..config("placement", &db.url) }, &sets()).await.unwrap();
+    let mut all = acquired(&store, 4).await;
+    let before = backends(&mut all).await;
+    let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(store.acquire())).collect();
+    assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+    drop(all);
+    // A connection that was idle for so long is tested before it is used.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let mut all = Vec::new();
+    for waiting in waiting {
+        all.push(waiting.await.unwrap());
+    }
+    assert_eq!(backends(&mut all).await, before);
 }
 
 #[tokio::test]

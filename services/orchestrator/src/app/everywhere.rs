@@ -203,19 +203,14 @@ impl App {
     }
 
     async fn start_extension(&self, id: Uuid, apps: &[RevisionApp], description: &str) -> Result<Option<Uuid>, Error> {
+        // Labels are another service's, which is asked without a connection.
+        let labelled = self.labelled_for(apps).await?;
         let mut tx = self.store.begin().await?;
         let group = group::by_id(&mut tx, id).await?;
         // Nobody asked for it at this moment, so nobody's right to move apps of other projects counts.
         let by = Requester { name: "drover".to_owned(), movable_projects: Some(vec![group.dig.project.clone()]) };
-        let change = RevisionChange {
-            verb: Update::KIND,
-            from_revision: None,
-            by: &by,
-            description,
-            answers: &[],
-            labelled: self.labelled_for(apps).await?,
-            changed: Vec::new(),
-        };
+        let change =
+            RevisionChange { verb: Update::KIND, from_revision: None, by: &by, description, answers: &[], labelled, changed: Vec::new() };
         let operation = match self.change_in(&mut tx, &group, apps, &change).await {
             Ok((operation, _)) => operation,
             // Somebody else changes it at this moment.

@@ -8,10 +8,8 @@ use std::time::Duration;
 use drover_api::bindings::{DesiredState, Phase};
 use drover_service::TaskHandle;
 use drover_store::StoreResult;
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -39,8 +37,9 @@ pub async fn run(app: App, task: TaskHandle) {
                     Err(error) => tracing::warn!(error = %drover_service::problem::chain(&error), "retiring bindings could not be read, will retry"),
                 }
             }
-            Some((id, outcome)) = work.ongoing.next() => {
+            Some(ended) = work.ongoing.join_next() => {
                 task.active();
+                let (id, outcome) = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
                 work.ids.remove(&id);
                 match outcome {
                     Ok(()) => {
@@ -57,43 +56,46 @@ pub async fn run(app: App, task: TaskHandle) {
 }
 
 /// The bindings that are being worked on, each once at a time.
-struct Work<'a> {
-    app: &'a App,
+struct Work {
+    app: App,
     ids: HashSet<Uuid>,
-    ongoing: FuturesUnordered<BoxFuture<'a, (Uuid, Result<(), SettleError>)>>,
+    /// Tasks of their own: work that waits for a connection must be able to take it while [`Due::read`] waits for one behind it.
+    ongoing: JoinSet<(Uuid, Result<(), SettleError>)>,
     // A limit per service: when one of them is down, the work with the other goes on.
     placement: Arc<Semaphore>,
     synchronizer: Arc<Semaphore>,
 }
 
-impl<'a> Work<'a> {
-    fn new(app: &'a App) -> Self {
+impl Work {
+    fn new(app: &App) -> Self {
         let limit = || Arc::new(Semaphore::new(CONCURRENCY));
-        Self { app, ids: HashSet::new(), ongoing: FuturesUnordered::new(), placement: limit(), synchronizer: limit() }
+        Self { app: app.clone(), ids: HashSet::new(), ongoing: JoinSet::new(), placement: limit(), synchronizer: limit() }
     }
 
     fn begin(&mut self, due: Due) {
-        let app = self.app;
         for binding in due.gone {
-            self.add(binding.id, self.placement.clone(), async move { settle(&app.environment, &binding).await });
+            let environment = self.app.environment.clone();
+            self.add(binding.id, self.placement.clone(), async move { settle(&environment, &binding).await });
         }
         for binding in due.not_sent {
-            self.add(binding.id, self.synchronizer.clone(), async move { send_away(app, &binding).await });
+            let app = self.app.clone();
+            self.add(binding.id, self.synchronizer.clone(), async move { send_away(&app, &binding).await });
         }
         for id in due.forgettable {
-            self.add(id, self.synchronizer.clone(), forget(app, id));
+            let app = self.app.clone();
+            self.add(id, self.synchronizer.clone(), async move { forget(&app, id).await });
         }
     }
 
-    fn add(&mut self, id: Uuid, limit: Arc<Semaphore>, work: impl Future<Output = Result<(), SettleError>> + Send + 'a) {
+    fn add(&mut self, id: Uuid, limit: Arc<Semaphore>, work: impl Future<Output = Result<(), SettleError>> + Send + 'static) {
         if !self.ids.insert(id) {
             return;
         }
-        self.ongoing.push(Box::pin(async move {
+        self.ongoing.spawn(async move {
             // The semaphore is never closed, so that there always is a permit in the end.
             let _permit = limit.acquire().await;
             (id, work.await)
-        }));
+        });
     }
 }
 
