@@ -114,13 +114,13 @@ if wanted hub; then
 fi
 for lane in "${lanes[@]}"; do
   name=${lane#*:}
-  step "tests of the lane $name, which ran at the same time"
+  step "tests of the lane $name"
   tail -n +1 -f --pid="${lane%%:*}" "$log.$name"
   wait "${lane%%:*}" || code=$?
   cat "$log.$name" >>"$log"
   rm "$log.$name"
 done
-step "clippy, which ran at the same time"
+step "clippy"
 touch "$log.over"
 wait "$clippy" || code=$?
 tee -a "$log" <"$log.clippy"

@@ -259,7 +259,7 @@ fn assert_reach(counts: &BTreeMap<(Possible, bool), Count>) {
     let perhaps = count(counts, Possible::Perhaps, false);
     assert!(2 * perhaps.first_try >= perhaps.all, "{counts:?}");
     let together = count(counts, Possible::Surely, true);
-    assert!(together.placed + 1 + together.all / 20 >= together.all, "{counts:?}");
+    assert!(together.all > 1 && together.placed + 1 + together.all / 20 >= together.all, "{counts:?}");
 }
 
 /// The two apps fit elsewhere only if the larger one gets the larger node; the scheduler would give it to the one that comes first.

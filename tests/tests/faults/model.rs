@@ -1,6 +1,6 @@
 //! The model of the random walk: which groups run with how many pods, and which results each act may have. No I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::operations::{Operation, OperationState};
 use drover_e2e::apps::App;
@@ -107,10 +107,13 @@ impl Nature {
     }
 }
 
-/// The running groups with the number of their pods.
+/// What is known of the groups after each step.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
+    /// The running groups with the number of their pods.
     pub running: BTreeMap<usize, u32>,
+    /// The groups whose last operation is an instantiation that did not succeed: they may be terminated, too.
+    failed: BTreeSet<usize>,
 }
 
 /// The result of an act.
@@ -129,7 +132,11 @@ impl Model {
     /// The act cannot have this result in the current state.
     pub fn apply(&mut self, act: Act, result: &ActResult) -> Result<(), String> {
         let runs = self.running.contains_key(&act.group);
-        let possible = matches!(act.deed, Deed::Deploy { .. }) != runs;
+        let possible = match act.deed {
+            Deed::Deploy { .. } => !runs,
+            Deed::Update { .. } => runs,
+            Deed::Terminate => runs || self.failed.contains(&act.group),
+        };
         let operation = match result {
             // Another operation may be moving it just now.
             ActResult::Refused(code) if code == "busy" || (code == "wrong_state" && !possible) => return Ok(()),
@@ -137,6 +144,11 @@ impl Model {
             ActResult::Ended(_) if !possible => return Err(format!("{act:?} was accepted, which the state of the group does not allow")),
             ActResult::Ended(operation) => operation,
         };
+        if operation.state != OperationState::Succeeded && matches!(act.deed, Deed::Deploy { .. }) {
+            self.failed.insert(act.group);
+        } else {
+            self.failed.remove(&act.group);
+        }
         match (operation.state, act.deed) {
             (OperationState::Succeeded, Deed::Deploy { replicas } | Deed::Update { replicas }) => {
                 self.running.insert(act.group, replicas);

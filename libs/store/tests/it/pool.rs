@@ -116,7 +116,7 @@ async fn connections_that_are_waited_for_stay_open() {
     let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(store.acquire())).collect();
     assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
     drop(all);
-    // A connection that was idle for so long is tested before it is used.
+    // Longer than the pool's TEST_AFTER_IDLE: a connection that was idle for so long is tested before it is used.
     tokio::time::sleep(Duration::from_millis(150)).await;
     let mut all = Vec::new();
     for waiting in waiting {
