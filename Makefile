@@ -38,7 +38,7 @@ check: ## format, clippy and unit tests; before every commit
 test: ## set-up, format, clippy and all tests, on real Kubernetes control planes too
 	@exec deploy/test.sh
 
-test-long: ## the same with the longer runs, which take hours; LANES="around whole hub" for some of it (deploy/lane.sh)
+test-long: ## the same with the longer runs, which take hours; LANES="fuzz around whole hub" for some of it (deploy/lane.sh)
 	@exec deploy/test.sh --long
 
 bench: ## measures throughput, latency, memory and CPU of this build; NAMES="decisions plan" for some of it

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# lane.sh PROGRAM [ARGUMENT...]: runs a test program if it belongs to the lane $DROVER_LANE, else does nothing. It is cargo's
-# runner in deploy/test.sh, which runs three lanes side by side: "around" (command line and agents) and "whole" (the whole
-# system), which both mostly wait for clusters, and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file
-# $DROVER_TIMES, also when the program fails.
+# lane.sh PROGRAM [ARGUMENT...]: runs a test program if it belongs to the lane $DROVER_LANE, else does nothing. It is cargo's runner in
+# deploy/test.sh, which runs four lanes: "around" (command line and agents) and "whole" (the whole system), which both mostly wait for
+# clusters, "fuzz" (parsers, which use a fixed time of one processor and leave it to all others), and "hub" (everything else). Adds a
+# line "SECONDS PACKAGE PROGRAM" to the file $DROVER_TIMES, also when the program fails.
 case $PWD:${1##*/} in
   */services/autoscaler:path-* | */tests:clients-*) lane=hub ;; # the other lanes would end much later than this one
   */services/autoscaler:* | */services/drover:* | */services/memory-guard:* | */lab/cli:*) lane=around ;;
+  */tests:fuzz-*) lane=fuzz ;;
   */tests:*) lane=whole ;;
   *) lane=hub ;;
 esac
@@ -19,7 +20,7 @@ case $PWD:${1##*/} in */services/autoscaler:agent-*) export RUST_TEST_THREADS=4 
 on_real=(::real _on_a_real on_real_schedulers e2e::security:: e2e::clouds::)
 run() {
   local name output others=() code=0
-  case $PWD:${1##*/} in */tests:e2e-*) ;; *) "$@"; return ;; esac
+  case $PWD:${1##*/} in */tests:e2e-*) ;; */tests:fuzz-*) nice -n 19 "$@"; return ;; *) "$@"; return ;; esac
   for name in "${on_real[@]}"; do others+=(--skip "$name"); done
   output=$(mktemp)
   "$@" "${on_real[@]}" --test-threads=1 >"$output" 2>&1 &

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # test.sh [--long]: everything `make test` does, from an empty machine to a closing line "N passed, N failed".
-# --long also runs the tests marked #[ignore], one lane after the other, more cases of the property tests, cargo-deny and known vulnerabilities (as `make lint` does).
+# --long also runs the tests marked #[ignore], more cases of the property tests, cargo-deny and known vulnerabilities (as `make lint` does). Its
+# lanes run one after the other, fuzz beside them.
 # LANES names the lanes that run (deploy/lane.sh); all of them if it is not set. A long run that failed in one lane need not be repeated whole.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-LANES=${LANES:-around whole hub}
+LANES=${LANES:-fuzz around whole hub}
 for name in $LANES; do
-  case $name in around | whole | hub) ;; *) echo "test: LANES: there is no lane $name; there are around, whole and hub" >&2; exit 2 ;; esac
+  case $name in fuzz | around | whole | hub) ;; *) echo "test: LANES: there is no lane $name; there are fuzz, around, whole and hub" >&2; exit 2 ;; esac
 done
 wanted() { [[ " $LANES " = *" $1 "* ]]; }
 step() { echo "== $* ($(date +%T))"; }
@@ -94,14 +95,14 @@ clippy() {
 }
 set -m
 lanes=()
-for name in around whole; do
+for name in fuzz around whole; do
   wanted "$name" || continue
   lane "$name" --lib --bins --tests >"$log.$name" 2>&1 &
   lanes+=("$!:$name")
   background+=("$!")
   # The longer runs keep both processors busy for minutes: side by side, the clusters of one lane would miss time limits of another. How
   # the lane ended is asked again below.
-  [ "${1:-}" != --long ] || wait "$!" || true
+  [ "${1:-}" != --long ] || [ "$name" = fuzz ] || wait "$!" || true
 done
 clippy >"$log.clippy" 2>&1 &
 clippy=$!
