@@ -1,5 +1,7 @@
 //! The status of a `ScalingPolicy`: the last decision and its reason, and conditions that say what prevents scaling.
 
+use std::cmp::Reverse;
+
 use drover_autoscaling::DecisionRecord;
 use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -164,6 +166,17 @@ impl ScalingPolicyStatus {
         self.decided_at = Some(now);
     }
 
+    /// Adds changes that were carried out, but that the status lacks because it could not be written afterwards.
+    pub fn recall(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            if !self.history.contains(&change) {
+                self.history.push(change);
+            }
+        }
+        self.history.sort_by_key(|change| Reverse(change.at));
+        self.history.truncate(HISTORY);
+    }
+
     /// Whether the other status differs in nothing but times, message and the full record.
     pub fn same_story(&self, other: &Self) -> bool {
         let plain = |status: &Self| {
@@ -180,4 +193,23 @@ impl ScalingPolicyStatus {
 
 fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(second: i64) -> Change {
+        let (reason, message) = ("DesiredWithinRange".to_owned(), "1 proposed".to_owned());
+        Change { at: Timestamp::from_second(second).unwrap(), from: 4, to: 1, done: true, reason, message }
+    }
+
+    #[test]
+    fn changes_that_were_not_written_take_their_places_in_the_history_once() {
+        let mut status = ScalingPolicyStatus { history: vec![change(30), change(10)], ..Default::default() };
+        status.recall(vec![change(20), change(30)]);
+        assert_eq!(status.history, [change(30), change(20), change(10)]);
+        status.recall((40..60).map(change).collect());
+        assert_eq!(status.history, (50..60).rev().map(change).collect::<Vec<_>>());
+    }
 }

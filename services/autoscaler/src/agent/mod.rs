@@ -48,6 +48,7 @@ use crate::config::Agent;
 use crate::path;
 use crate::path::keeper::Keeper;
 use crate::path::push::{PushAnswer, PushClient};
+use crate::status::Change;
 use crate::webhook::{self, Namespaces};
 use crate::wire::{Push, Standing};
 use callers::Callers;
@@ -86,6 +87,7 @@ pub struct Context {
     keeper: Arc<Keeper>,
     tasks: Tasks,
     latest: Latest,
+    unwritten: Unwritten,
 }
 
 /// The last decision about a policy.
@@ -98,6 +100,9 @@ pub(crate) struct Decided {
 
 /// The last decision about each policy.
 pub(crate) type Latest = Arc<Mutex<HashMap<Key, Decided>>>;
+
+/// By policy (uid), the history that no written status has yet: the next worker adds it, should this one end before it writes the status.
+type Unwritten = Mutex<HashMap<String, Vec<Change>>>;
 
 impl Context {
     fn publish_decision(&self, key: &Key, decided: Decided) {
@@ -120,6 +125,10 @@ impl Context {
     }
     fn latest(&self) -> MutexGuard<'_, HashMap<Key, Decided>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, HashMap<String, Vec<Change>>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a push on to the agent that acts.
@@ -166,6 +175,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         keeper: Keeper::new(client.clone(), settings.watch_namespace.clone(), tasks.clone()),
         tasks: tasks.clone(),
         latest,
+        unwritten: Unwritten::default(),
     });
     let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("cannot listen on {}", settings.listen))?;
     tracing::info!(address = %listener.local_addr()?, "listening");

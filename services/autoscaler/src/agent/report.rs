@@ -38,9 +38,13 @@ pub struct StatusReporter {
 }
 
 impl StatusReporter {
-    /// Continues from an existing status.
-    pub fn new(context: Arc<Context>, key: Key, status: Value) -> Self {
-        Self { context, key, status: serde_json::from_value(status).unwrap_or_default(), last: None, published: None }
+    /// Continues from an existing status of the policy with this uid.
+    pub fn new(context: Arc<Context>, key: Key, uid: Option<&String>, status: Value) -> Self {
+        let mut status: ScalingPolicyStatus = serde_json::from_value(status).unwrap_or_default();
+        if let Some(changes) = uid.and_then(|uid| context.unwritten().get(uid).cloned()) {
+            status.recall(changes);
+        }
+        Self { context, key, status, last: None, published: None }
     }
 
     /// Whether the learner was already replaced under this specification, so that a restart does not try it again.
@@ -110,6 +114,9 @@ impl StatusReporter {
         self.context.metrics.decided(&self.key, record.current, record.want);
         let before = self.status.history.first().cloned();
         self.status.note(record, done);
+        if done && let Some(uid) = &watched.metadata.uid {
+            self.context.unwritten().insert(uid.clone(), self.status.history.clone());
+        }
         let burst = match &record.steps {
             Steps::Kpa(steps) if record.want.is_some() => Some(steps.excess_burst_capacity),
             Steps::Kpa(_) | Steps::Threshold(_) | Steps::QLearning(_) => None,
@@ -220,7 +227,10 @@ impl StatusReporter {
         }
         self.status.remembered = remembered().and_then(|carried| serde_json::to_value(carried).ok());
         match self.write(watched).await {
-            Ok(()) => self.published = Some((self.status.clone(), Instant::now())),
+            Ok(()) => {
+                self.published = Some((self.status.clone(), Instant::now()));
+                self.context.unwritten().remove(watched.metadata.uid.as_deref().unwrap_or_default());
+            }
             Err(trouble) => {
                 self.published = None;
                 tracing::debug!(policy = ?self.key, %trouble, "the status could not be written; trying again");

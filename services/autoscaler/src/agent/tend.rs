@@ -98,7 +98,10 @@ impl PolicyWorkers {
                 // Ends the workers of policies that were deleted while the watch was broken.
                 Ok(Event::InitDone) => self.policies.retain(|key, _| listed.contains(key)),
                 Ok(Event::Apply(watched)) => self.start_or_update(context, watched),
-                Ok(Event::Delete(watched)) => _ = self.policies.remove(&key(&watched)),
+                Ok(Event::Delete(watched)) => {
+                    self.policies.remove(&key(&watched));
+                    context.unwritten().remove(watched.metadata.uid.as_deref().unwrap_or_default());
+                }
                 Err(error) => {
                     if !failing {
                         tracing::warn!(%error, "ScalingPolicies cannot be watched; known policies are still scaled, and the watch is tried again");

@@ -53,7 +53,7 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker. `written` is the policy, now and after each change; `status` is the status that an agent wrote last.
     pub fn new(context: Arc<Context>, key: Key, watched: watch::Receiver<Arc<WatchedPolicy>>, status: Value) -> Self {
-        let report = StatusReporter::new(context.clone(), key.clone(), status);
+        let report = StatusReporter::new(context.clone(), key.clone(), watched.borrow().metadata.uid.as_ref(), status);
         let fell_back = report.had_fallen_back(&watched.borrow());
         let carried = if report.has_decided() { None } else { watched.borrow().carried() };
         Self {

@@ -9,10 +9,11 @@ use drover_autoscaling::qlearning::QTable;
 use drover_testkit::{eventually, needs};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::follow::{at_once, table};
-use crate::support::{Agent, PATIENCE, SHORT_LEASE, TestNamespace};
+use crate::support::{Agent, PATIENCE, TestNamespace};
 use crate::transfer::fake_prometheus;
 
 /// A table that always wants more.
@@ -50,7 +51,7 @@ async fn costly_learner_falls_back_and_rollback_retries_it() {
     let more = json!({"qlearning": learner, "source": source, "shadow": {"window": 10}, "behavior": at_once(), "periodSeconds": 1});
     place.policy("web", "qlearning", "apply", more).await;
     let kubeconfig = place.least_rights().await;
-    let agent = Agent::start(&place, "agent", &kubeconfig, &[SHORT_LEASE]).await;
+    let mut agent = Agent::start(&place, "agent", &kubeconfig, &[]).await;
 
     place.reaches("web", |replicas| replicas == 4).await;
     let why = place.condition("web", ConditionType::Learning, "False", "FellBack").await;
@@ -81,8 +82,9 @@ async fn costly_learner_falls_back_and_rollback_retries_it() {
     let forbidden = |line: &str| line.contains("cannot be watched") && line.contains("forbidden");
     assert!(!agent.log().lines().any(forbidden), "{}", agent.log());
     // The next agent continues with the threshold policy.
-    drop(agent);
-    let _next = Agent::start(&place, "next", &kubeconfig, &[SHORT_LEASE]).await;
+    agent.signal(Signal::SIGTERM);
+    eventually(PATIENCE, async || agent.ended().then_some(())).await;
+    let _next = Agent::start(&place, "next", &kubeconfig, &[]).await;
     let before = place.status("web").await.decided_at;
     eventually(PATIENCE, async || (place.status("web").await.decided_at > before).then_some(())).await;
     let status = place.status("web").await;

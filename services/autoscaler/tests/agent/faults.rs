@@ -53,6 +53,9 @@ async fn outage(name: &str, attempts: u64) {
     })
     .await;
     assert!(down.duration_since(restored).as_secs() >= 12, "scaled down {} after the outage", down.duration_since(restored));
+    // The outage began as soon as there were 4 replicas, perhaps before the status could be written.
+    let history = place.status("web").await.history;
+    assert!(history.iter().any(|change| change.to == 4), "{history:?}");
     drop(pushed);
     place.done().await;
 }
