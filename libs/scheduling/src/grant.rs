@@ -86,7 +86,7 @@ fn one_by_one(room: &MemberRoom, pending: Vec<Pending>) -> Result<Vec<Claim>, Ve
         let afresh = pack(left.free(room.nodes()), &[ask]).and_then(|mut all| all.pop());
         let pods = afresh.or_else(|| match &one.purpose {
             Purpose::Admit => in_place(left.free(room.nodes()), &one),
-            Purpose::Grow { kept } => keep_and_add(left.free(room.nodes()), &one.claim, kept),
+            Purpose::Grow { kept } => keep_and_add(room, left.clone(), &one, kept),
             Purpose::Take | Purpose::TakeWhatFits => None,
         });
         let Some(pods) = pods else {
@@ -121,24 +121,30 @@ fn in_place(free: Free<'_>, one: &Pending) -> Option<Vec<PodsOnNode>> {
     Some(old.pods.clone())
 }
 
-/// Leaves `kept` on their nodes without a check and finds nodes for the other pods.
-fn keep_and_add(free: Free<'_>, claim: &Claim, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
-    let mut now = free.now.to_vec();
-    let mut later = free.later.to_vec();
+/// Leaves `kept` on their nodes without a check and finds nodes for the other pods. `left` is what is free without the claim.
+///
+/// If no pod gets larger, the claim counts as before: its pods may be observed on other nodes than it assumes.
+fn keep_and_add(room: &MemberRoom, mut left: Remaining, one: &Pending, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
+    let claim = &one.claim;
     let mut rest = claim.request.demand.clone();
     for group in rest.groups.iter_mut().filter(|g| !g.per_node) {
         group.replicas += if claim.surging { group.surge } else { 0 };
     }
+    let count = |pods: &[PodsOnNode]| pods.iter().map(|pods| pods.count).sum::<u32>();
+    let all_stay = one.old.as_ref().is_some_and(|old| count(&old.pods) == count(kept));
+    if all_stay {
+        count_old(&mut left, room, one, -1);
+    }
     for pods in kept {
         let group = &mut rest.groups[pods.group];
         group.replicas = group.replicas.saturating_sub(pods.count);
-        if let Some(n) = find(free.nodes, &pods.node) {
-            now[n].add(&group.requests, -i64::from(pods.count));
-            later[n].add(&group.requests, -i64::from(pods.count));
+        if !all_stay && let Some(n) = find(room.nodes(), &pods.node) {
+            left.now[n].add(&group.requests, -i64::from(pods.count));
+            left.later[n].add(&group.requests, -i64::from(pods.count));
         }
     }
     let ask = Ask { demand: &rest, surge: false, now: claim.state != ClaimState::Promised };
-    let mut pods = pack(Free { now: &now, later: &later, ..free }, &[ask])?.pop()?;
+    let mut pods = pack(left.free(room.nodes()), &[ask])?.pop()?;
     for keep in kept {
         match pods.iter_mut().find(|p| p.group == keep.group && p.node == keep.node) {
             Some(there) => there.count += keep.count,

@@ -312,6 +312,33 @@ fn admission_tells_taken_room_from_room_that_is_not_free_yet() {
 }
 
 #[test]
+fn claim_grows_beside_its_pods_where_they_are_observed() {
+    let mut web = app("web", crate::test_fleet::demand(2, 4), any_of(&["x+a"]));
+    web.demand.groups[0].surge = 1;
+    let one_on_each = |cpu| {
+        let pod = Amounts::pod(cpu, crate::test_fleet::GI);
+        Observed { requests: BTreeMap::from(["n1", "n2"].map(|node| (node.to_owned(), pod.clone()))).into(), ..Observed::default() }
+    };
+    // Each claim assumes that both of its pods are on one node, but the scheduler has spread them.
+    let fleet = |other: i64| {
+        let other_app = app("other", crate::test_fleet::demand(2, other), any_of(&["x+a"]));
+        let fleet = TestFleet::default().member("x+a", 1, &[10, 10]).running_as(web.clone(), "x+a").running_as(other_app, "x+a@n2");
+        fleet.observed("web", one_on_each(4)).observed("other", one_on_each(other))
+    };
+    let raise = |fleet: TestFleet| {
+        let mut ledger = fleet.ledger();
+        let change = LedgerChange::Resize { claim: id("web"), request: Arc::new(web.clone()), surge: true };
+        let raised = ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes: vec![change] });
+        raised.map(|(_, undo)| undo.keep()).map_err(|refused| refused[0].code.clone())?;
+        Ok::<Vec<i64>, String>(ledger.room(&key("x+a")).unwrap().free().now.iter().map(|free| free.cpu).collect())
+    };
+    assert_eq!(raise(fleet(3)), Err("no_room".to_owned()), "3 are free on each node, and a third pod needs 4");
+    assert_eq!(raise(fleet(2)), Ok(vec![0, 4]));
+    let crowded = fleet(2).change_capacity("x+a", |capacity| Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = 5);
+    assert_eq!(raise(crowded), Ok(vec![-1, 0]), "the pods that run stay on a node that others over-commit");
+}
+
+#[test]
 fn resize_counts_surge_and_is_refused_without_room() {
     let mut web = app("web", crate::test_fleet::demand(2, 3), any_of(&["x+a"]));
     web.demand.groups[0].surge = 1;
