@@ -151,7 +151,7 @@ impl Member {
         claims.delete_collection(&DeleteParams::default(), &all).await.expect("volume claims can be deleted");
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
         nodes.delete_collection(&DeleteParams::default(), &ListParams::default().labels("scene")).await.expect("nodes can be deleted");
-        drover_testkit::eventually(std::time::Duration::from_secs(30), async || {
+        drover_testkit::eventually(std::time::Duration::from_secs(180), async || {
             let left = self.pods().list(&all).await.ok()?.items.len() + self.deployed().await.len();
             (left == 0).then_some(())
         })

@@ -166,7 +166,7 @@ impl ScalingPolicyStatus {
         self.decided_at = Some(now);
     }
 
-    /// Adds changes that were carried out, but that the status lacks because it could not be written afterwards.
+    /// Adds those of `changes` that the history lacks because the status could not be written after them.
     pub fn recall(&mut self, changes: Vec<Change>) {
         for change in changes {
             if !self.history.contains(&change) {

@@ -19,6 +19,8 @@ pub struct Inbox(Arc<Mutex<HashMap<Key, PushedStatistics>>>);
 /// What was pushed for one policy. All times are in seconds, on the clock that the callers pass as `now`.
 #[derive(Debug)]
 struct PushedStatistics {
+    /// The policy's uid.
+    uid: Option<String>,
     /// The windows of the policy `kpa`, and the metric that they hold.
     kpa: Option<(KpaMetric, Collector)>,
     /// By name: when the value was pushed, and the value.
@@ -31,9 +33,13 @@ struct PushedStatistics {
 
 impl Inbox {
     /// Begins to accept statistics of a policy, or goes on with changed settings. The returned notification is sent when requests arrive.
-    pub fn open(&self, key: &Key, kpa: Option<&KpaSpec>) -> Arc<Notify> {
+    pub fn open(&self, key: &Key, uid: Option<&String>, kpa: Option<&KpaSpec>) -> Arc<Notify> {
         let mut boxes = self.lock();
+        if boxes.get(key).is_some_and(|other| other.uid.as_ref() != uid) {
+            boxes.remove(key);
+        }
         let own = boxes.entry(key.clone()).or_insert_with(|| PushedStatistics {
+            uid: uid.cloned(),
             kpa: None,
             values: BTreeMap::new(),
             expired: None,
@@ -65,9 +71,12 @@ impl Inbox {
         Carried::of(state, now, windows)
     }
 
-    /// Forgets a policy.
-    pub fn close(&self, key: &Key) {
-        self.lock().remove(key);
+    /// Forgets a policy, unless one with another uid has taken its name.
+    pub fn close(&self, key: &Key, uid: Option<&String>) {
+        let mut boxes = self.lock();
+        if boxes.get(key).is_some_and(|own| own.uid.as_ref() == uid) {
+            boxes.remove(key);
+        }
     }
 
     /// Accepts a push at `now`. False: this agent does not know the policy.
@@ -123,5 +132,27 @@ impl Inbox {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, PushedStatistics>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_that_was_made_again_keeps_its_statistics_when_the_former_one_is_forgotten() {
+        let (inbox, key) = (Inbox::default(), ("shop".to_owned(), "web".to_owned()));
+        let (former, again) = ("former".to_owned(), "again".to_owned());
+        let values = BTreeMap::from([("queue".to_owned(), 5.0)]);
+        let push = Push { namespace: key.0.clone(), policy: key.1.clone(), reporter: String::new(), requests: None, values };
+        inbox.open(&key, Some(&former), None);
+        assert!(inbox.take(&push, 1.0));
+        inbox.open(&key, Some(&again), None);
+        assert!(inbox.value(&key, "queue", 2.0, 10.0).trouble().is_some(), "it was pushed for the former one");
+        assert!(inbox.take(&push, 2.0));
+        inbox.close(&key, Some(&former));
+        assert_eq!(inbox.value(&key, "queue", 2.0, 10.0).trouble(), None);
+        inbox.close(&key, Some(&again));
+        assert!(!inbox.take(&push, 3.0));
     }
 }

@@ -65,7 +65,7 @@ use usage::UsageReader;
 /// time. A watch counts until it begins.
 const AT_ONCE: usize = 16;
 /// Time for the workers to save what they learned when the agent is told to end.
-const SAVED_WITHIN: Duration = Duration::from_secs(5);
+const SAVED_WITHIN: Duration = Duration::from_secs(12);
 /// In the Lease, separates the identity of a process from the address at which other agents reach it.
 const AT: char = '@';
 
@@ -101,7 +101,8 @@ pub(crate) struct Decided {
 /// The last decision about each policy.
 pub(crate) type Latest = Arc<Mutex<HashMap<Key, Decided>>>;
 
-/// By policy (uid), the history that no written status has yet: the next worker adds it, should this one end before it writes the status.
+/// By policy (uid), the whole history since a change that no written status has yet. Should the worker end before it writes the status, the
+/// next one adds it.
 type Unwritten = Mutex<HashMap<String, Vec<Change>>>;
 
 impl Context {

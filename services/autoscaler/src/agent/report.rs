@@ -55,7 +55,7 @@ impl StatusReporter {
 
     /// Whether an agent has decided about this policy here before.
     pub fn has_decided(&self) -> bool {
-        self.status.decided_at.is_some()
+        self.status.decided_at.is_some() || !self.status.history.is_empty()
     }
 
     /// Reports that the specification can be used.

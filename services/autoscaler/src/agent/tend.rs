@@ -23,8 +23,8 @@ use super::worker::Worker;
 use crate::policy::WatchedPolicy;
 use crate::watch_backoff::WatchBackoff;
 
-/// Time for the workers to save what they learned when the agent is told to end.
-const SAVE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time for the workers to save what they learned when the agent is told to end: two requests that just come in time.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the workers whenever this agent may act, until `stop`.
 pub async fn act(context: Arc<Context>, namespace: Option<String>, mut leadership: Leadership, stop: CancellationToken) {

@@ -1,7 +1,7 @@
 //! Scales the workload of one policy for as long as this agent acts.
 //!
-//! A worker starts with nothing but the policy's status, so a restart and a change of the acting agent are the same: nothing is scaled down
-//! for one stabilisation window.
+//! A worker starts with nothing but the policy's status (and changes that the worker before could not write into it), so a restart and a
+//! change of the acting agent are the same: nothing is scaled down for one stabilisation window.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Creates a worker. `written` is the policy, now and after each change; `status` is the status that an agent wrote last.
+    /// Creates a worker. `watched` is the policy, now and after each change; `status` is the status that an agent wrote last.
     pub fn new(context: Arc<Context>, key: Key, watched: watch::Receiver<Arc<WatchedPolicy>>, status: Value) -> Self {
         let report = StatusReporter::new(context.clone(), key.clone(), watched.borrow().metadata.uid.as_ref(), status);
         let fell_back = report.had_fallen_back(&watched.borrow());
@@ -104,7 +104,7 @@ impl Worker {
             self.fell_back = false;
         }
         self.keep().await;
-        self.context.inbox.close(&self.key);
+        self.context.inbox.close(&self.key, self.watched.borrow().metadata.uid.as_ref());
         self.context.forget(&self.key);
     }
 
@@ -126,7 +126,7 @@ impl Worker {
             Policy::Kpa(spec) => Some(spec),
             Policy::Threshold(_) | Policy::QLearning(_) => None,
         };
-        let poke = self.context.inbox.open(&self.key, kpa);
+        let poke = self.context.inbox.open(&self.key, watched.metadata.uid.as_ref(), kpa);
         self.go_on(plan);
         let period = Duration::from_secs_f64(plan.spec.scaling.period());
         // The first decisions of all policies are spread over the period, so that a restart causes no burst.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use drover_autoscaler::status::ConditionType;
+use drover_autoscaler::status::{Change, ConditionType};
 use drover_autoscaling::qlearning::QTable;
 use drover_testkit::{eventually, needs};
 use k8s_openapi::api::events::v1::Event;
@@ -84,6 +84,7 @@ async fn costly_learner_falls_back_and_rollback_retries_it() {
     // The next agent continues with the threshold policy.
     agent.signal(Signal::SIGTERM);
     eventually(PATIENCE, async || agent.ended().then_some(())).await;
+    assert_eq!(agent.exit_code(), Some(0));
     let _next = Agent::start(&place, "next", &kubeconfig, &[]).await;
     let before = place.status("web").await.decided_at;
     eventually(PATIENCE, async || (place.status("web").await.decided_at > before).then_some(())).await;
@@ -98,9 +99,11 @@ async fn costly_learner_falls_back_and_rollback_retries_it() {
     kept.check(1, 4).unwrap();
     let wrong = drover.run("table rollback web", &["--to", "4711"]).await.unwrap_err();
     assert!(wrong.contains("4711"), "{wrong}");
+    let so_far = place.status("web").await.history.first().unwrap().at;
     let told = drover.run("table rollback web", &["--to", &first.to_string()]).await.unwrap();
     assert!(told.contains(&format!("version {first} is now the current version, as version {}", last + 1)), "{told}");
-    place.condition("web", ConditionType::Learning, "True", "Deciding").await;
-    place.reaches("web", |replicas| replicas == 4).await;
+    // It falls back again soon afterwards.
+    let scales_up = |change: &Change| change.at > so_far && change.to == 4 && change.reason == "Learned";
+    eventually(PATIENCE, async || place.status("web").await.history.iter().any(scales_up).then_some(())).await;
     place.done().await;
 }

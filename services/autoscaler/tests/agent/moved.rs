@@ -15,7 +15,7 @@ async fn policy_that_was_moved_here_decides_from_the_windows_of_the_other_cluste
     for name in ["from", "to", "plain"] {
         place.workload(name, 2).await;
     }
-    let kpa = json!({"kpa": {"target": 10, "targetUtilization": 1, "stableWindow": 12}, "periodSeconds": 1});
+    let kpa = json!({"kpa": {"target": 10, "targetUtilization": 1, "stableWindow": 60}, "periodSeconds": 1});
     place.policy("from", "kpa", "apply", kpa.clone()).await;
     let agent = Agent::start(&place, "agent", &place.kubeconfig, &[]).await;
     let _load = Pusher::start(&place, "from", vec![agent.address.clone()], 35.0);

@@ -154,7 +154,7 @@ async fn agent_uses_every_right_of_its_roles_and_needs_no_other() {
     place.api::<Service>().patch("cart", &PatchParams::default(), &private).await.unwrap();
     let maps = place.api::<ConfigMap>();
     let versions = async || drover_autoscaler::agent::tables::current(&maps.get_opt("learns-learned").await.ok()??);
-    eventually(PATIENCE, async || versions().await.filter(|version| *version >= 2)).await;
+    eventually(PATIENCE * 2, async || versions().await.filter(|version| *version >= 2)).await;
 
     let unused = || {
         let used = agent_rights.used.lock().unwrap().clone();

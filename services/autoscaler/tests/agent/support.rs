@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 /// Longer than anything takes that does not hang.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// For agents whose Lease has to expire in the test. All others have one that they renew in time on a slow machine, too.
-pub const SHORT_LEASE: (&str, &str) = ("AUTOSCALER_LEASE_SECONDS", "6");
+/// For agents whose Lease has to expire in the test. A third of it is as long as a request may take.
+pub const SHORT_LEASE: (&str, &str) = ("AUTOSCALER_LEASE_SECONDS", "15");
 
 /// A namespace of the test's own on the real cluster.
 pub struct TestNamespace {
@@ -175,6 +175,11 @@ impl TestNamespace {
         .await
     }
 
+    /// The same for one whose message has these words: what cannot be read in time has the same reason for a while.
+    pub async fn condition_with(&self, name: &str, kind: drover_autoscaler::status::ConditionType, reason: &str, words: &str) {
+        eventually(PATIENCE, async || self.condition(name, kind, "False", reason).await.contains(words).then_some(())).await;
+    }
+
     pub async fn replicas(&self, name: &str) -> i32 {
         self.api::<Deployment>().get_scale(name).await.unwrap().spec.unwrap().replicas.unwrap_or(0)
     }
@@ -288,6 +293,13 @@ impl Agent {
         Some(self.metrics().await?.lines().any(|line| line == "drover_autoscaler_leader 1"))
     }
 
+    /// How many decisions it has carried out, by its metrics; none: no answer.
+    pub async fn scalings(&self) -> Option<u64> {
+        let metrics = self.metrics().await?;
+        let counts = metrics.lines().filter(|line| line.starts_with("drover_autoscaler_scalings_total{"));
+        Some(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+    }
+
     /// Time of its last decision; none: there is none, or no answer.
     pub async fn decided(&self, place: &TestNamespace, policy: &str) -> Option<String> {
         let url = format!("http://{}/v1/decisions/{}/{policy}", self.address, place.namespace);
@@ -332,7 +344,7 @@ impl Pusher {
         let (sender, level) = tokio::sync::watch::channel(concurrency);
         let (namespace, token) = (place.namespace.clone(), place.token.clone());
         let task = tokio::spawn(async move {
-            let http = reqwest::Client::builder().timeout(Duration::from_secs(2)).build().unwrap();
+            let http = reqwest::Client::builder().timeout(Duration::from_secs(10)).build().unwrap();
             let mut every = tokio::time::interval(Duration::from_secs(1));
             loop {
                 every.tick().await;

@@ -160,8 +160,8 @@ async fn annotation_is_enough_for_those_who_apply_without_drover() {
     let before = found::<Deployment>(&place, "cart").await.unwrap();
     let again = apply(&place, deployment).await;
     assert_eq!(again["metadata"]["generation"], before["metadata"]["generation"], "no pod is started anew");
-    let again = apply(&place, service.clone()).await;
-    assert!(again["spec"].get("selector").is_none(), "{again:#}");
+    // Each time it brings its selector back, and if the webhook cannot read the Deployment in time, the Service is admitted as it is.
+    eventually(PATIENCE, async || apply(&place, service.clone()).await["spec"].get("selector").is_none().then_some(())).await;
 
     // Without the annotation it is as if there had been none.
     let [deployment, _] = app(&place, "cart", None);

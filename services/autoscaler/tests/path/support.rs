@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Long enough for a loaded machine; only a failing test waits this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A server that answers when the test allows it.
 #[derive(Clone)]

@@ -152,7 +152,7 @@ async fn agent_honours_owners_leases_probes_and_budgets_and_writes_events_and_ev
     let settings = json!({
         "policy": {"policy": "paper", "upper": 0.0, "lower": 0.0, "perRound": 100, "round": 6.0},
         "safety": {"keepRunning": 0, "levers": ["freeze"], "highFirst": false,
-                   "sacrifices": {"allow": "governed", "every": 3600.0, "perHour": 1}},
+                   "sacrifices": {"allow": "governed", "every": 1.0, "perHour": 100}},
     });
     let mut start = cluster.machine.start(&state, &socket).settings(settings);
     start.args.extend(["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone()]);

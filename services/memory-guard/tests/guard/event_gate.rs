@@ -21,9 +21,9 @@ async fn event_gate_freezes_a_container_that_does_not_fit_and_releases_it_later(
     }
     let containerd = Containerd::start(512 * MIB, Version::Debian).await.unwrap();
     let state = containerd.dir.path().join("agent");
-    let settings = json!({"policy": {"policy": "gate-bank"}, "safety": {"maxHold": 600}});
+    let settings = json!({"policy": {"policy": "gate-bank"}, "safety": {"maxHold": 600, "maxAge": 60}});
     let start = guard(&state, &containerd.socket).settings(settings);
-    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--cgroup", &containerd.node]).start().unwrap();
+    let agent = start.args(["--mode", "apply", "--poll", "1000ms", "--cgroup", &containerd.node]).start().unwrap();
     agent.status_when("it receives events", |status| status.gate.by == "events" && status.hindered.is_none()).await.unwrap();
 
     // With the demand factor that is assumed at first, two containers of 220 MiB fit into 512 MiB, and a third does not.

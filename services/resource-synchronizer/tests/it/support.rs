@@ -26,7 +26,7 @@ use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 const TOKEN: &str = "peer-token-of-the-tests";
 pub const MEMBER: &str = "onprem+a";
 
