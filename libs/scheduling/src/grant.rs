@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::fit::{Ask, Free, pack};
+use crate::growing::divide;
 use crate::misfit::explain;
-use crate::usage::{Remaining, find, usage};
+use crate::usage::{Remaining, counts_as, find, usage};
 use crate::{Claim, ClaimState, Difference, MemberRoom, PodsOnNode};
 
 /// A claim that needs room on its member.
@@ -121,27 +122,23 @@ fn in_place(free: Free<'_>, one: &Pending) -> Option<Vec<PodsOnNode>> {
     Some(old.pods.clone())
 }
 
-/// Leaves `kept` on their nodes without a check and finds nodes for the other pods. `left` is what is free without the claim.
-///
-/// If no pod gets larger, the claim counts as before: its pods may be observed on other nodes than it assumes.
+/// Leaves `kept` without a check on the nodes where they are observed, or else on those that the claim assumes, and finds nodes for the other
+/// pods. `left` is what is free without the claim.
 fn keep_and_add(room: &MemberRoom, mut left: Remaining, one: &Pending, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
     let claim = &one.claim;
+    let stays = Claim { pods: kept.to_vec(), ..claim.clone() };
+    let seen = room.observed(claim).map(|observed| divide(&stays, observed).0);
+    usage(room.nodes(), &stays, seen.as_ref(), |n, amounts, times, seen| left.add(counts_as(claim, seen), n, amounts, -times));
+
     let mut rest = claim.request.demand.clone();
     for group in rest.groups.iter_mut().filter(|g| !g.per_node) {
         group.replicas += if claim.surging { group.surge } else { 0 };
     }
-    let count = |pods: &[PodsOnNode]| pods.iter().map(|pods| pods.count).sum::<u32>();
-    let all_stay = one.old.as_ref().is_some_and(|old| count(&old.pods) == count(kept));
-    if all_stay {
-        count_old(&mut left, room, one, -1);
-    }
     for pods in kept {
         let group = &mut rest.groups[pods.group];
-        group.replicas = group.replicas.saturating_sub(pods.count);
-        if !all_stay && let Some(n) = find(room.nodes(), &pods.node) {
-            left.now[n].add(&group.requests, -i64::from(pods.count));
-            left.later[n].add(&group.requests, -i64::from(pods.count));
-        }
+        // A pod per node has one on each already.
+        group.replicas = if group.per_node { 0 } else { group.replicas.saturating_sub(pods.count) };
+        group.per_node = false;
     }
     let ask = Ask { demand: &rest, surge: false, now: claim.state != ClaimState::Promised };
     let mut pods = pack(left.free(room.nodes()), &[ask])?.pop()?;

@@ -17,7 +17,7 @@ pub(crate) fn copy_of(claim: &Claim) -> Option<Uuid> {
 
 /// Divides the observation of a copy into what its claim is for and what is beyond that. Pods on the nodes of the claim's witness belong to
 /// it first.
-fn divide(claim: &Claim, observed: &Observed) -> (Observed, Observed) {
+pub(crate) fn divide(claim: &Claim, observed: &Observed) -> (Observed, Observed) {
     let (mut assumed, mut left) = (BTreeMap::<&str, Amounts>::new(), Amounts::default());
     for pods in &claim.pods {
         if let Some(group) = claim.request.demand.groups.get(pods.group) {

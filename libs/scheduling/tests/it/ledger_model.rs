@@ -315,10 +315,7 @@ fn admission_tells_taken_room_from_room_that_is_not_free_yet() {
 fn claim_grows_beside_its_pods_where_they_are_observed() {
     let mut web = app("web", crate::test_fleet::demand(2, 4), any_of(&["x+a"]));
     web.demand.groups[0].surge = 1;
-    let one_on_each = |cpu| {
-        let pod = Amounts::pod(cpu, crate::test_fleet::GI);
-        Observed { requests: BTreeMap::from(["n1", "n2"].map(|node| (node.to_owned(), pod.clone()))).into(), ..Observed::default() }
-    };
+    let one_on_each = |cpu| seen([("n1", cpu), ("n2", cpu)]);
     // Each claim assumes that both of its pods are on one node, but the scheduler has spread them.
     let fleet = |other: i64| {
         let other_app = app("other", crate::test_fleet::demand(2, other), any_of(&["x+a"]));
@@ -336,6 +333,59 @@ fn claim_grows_beside_its_pods_where_they_are_observed() {
     assert_eq!(raise(fleet(2)), Ok(vec![0, 4]));
     let crowded = fleet(2).change_capacity("x+a", |capacity| Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = 5);
     assert_eq!(raise(crowded), Ok(vec![-1, 0]), "the pods that run stay on a node that others over-commit");
+}
+
+/// What is observed of an app: so much CPU on each node, in one pod.
+fn seen<const N: usize>(cpu: [(&str, i64); N]) -> Observed {
+    let pod = |cpu| Amounts::pod(cpu, crate::test_fleet::GI);
+    Observed { requests: BTreeMap::from(cpu.map(|(node, cpu)| (node.to_owned(), pod(cpu)))).into(), ..Observed::default() }
+}
+
+/// Resizes the claim of `web`.
+fn resized(fleet: TestFleet, request: &AppRequest, surge: bool) -> Result<(), String> {
+    let change = LedgerChange::Resize { claim: id("web"), request: Arc::new(request.clone()), surge };
+    let mut ledger = fleet.ledger();
+    let result = ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes: vec![change] });
+    result.map(|(_, undo)| undo.keep()).map_err(|refused| refused[0].code.clone())
+}
+
+fn cordoned(fleet: TestFleet) -> TestFleet {
+    fleet.change_capacity("x+a", |capacity| Arc::make_mut(&mut capacity.nodes)[0].unschedulable = true)
+}
+
+#[test]
+fn claim_grows_to_the_pods_that_run_already() {
+    let web = |replicas| app("web", crate::test_fleet::demand(replicas, 2), any_of(&["x+a"]));
+    let fleet = TestFleet::default().member("x+a", 1, &[10, 4]).running_as(web(2), "x+a");
+    let fleet = cordoned(fleet.observed("web", seen([("n1", 4), ("n2", 4)])));
+    assert_eq!(resized(fleet.clone(), &web(4), false), Ok(()), "the other two fill n2");
+    assert_eq!(resized(fleet, &web(5), false), Err("no_room".to_owned()));
+}
+
+#[test]
+fn pods_that_get_larger_find_room_beside_the_others_where_these_are_observed() {
+    let web = |cpu| {
+        let mut web = app("web", crate::test_fleet::demand(2, 4), any_of(&["x+a"]));
+        web.demand.groups.push(PodGroup { workload: "Deployment/worker".into(), ..crate::test_fleet::group(1, cpu) });
+        web
+    };
+    let other = app("other", crate::test_fleet::demand(2, 3), any_of(&["x+a"]));
+    let fleet = TestFleet::default().member("x+a", 1, &[10, 10, 3]).running_as(web(1), "x+a").running_as(other, "x+a@n2");
+    let fleet = fleet.change_claim("web", |claim| claim.pods[1].node = "n3".into());
+    let fleet = fleet.observed("web", seen([("n1", 4), ("n2", 4), ("n3", 1)])).observed("other", seen([("n1", 3), ("n2", 3)]));
+    assert_eq!(resized(fleet.clone(), &web(3), false), Ok(()));
+    assert_eq!(resized(fleet, &web(4), false), Err("no_room".to_owned()), "3 are free on each node");
+}
+
+#[test]
+fn pods_on_every_node_need_no_second_place_when_others_grow() {
+    let mut web = app("web", crate::test_fleet::demand(2, 3), any_of(&["x+a"]));
+    web.demand.groups[0].surge = 1;
+    web.demand.groups.push(PodGroup { workload: "DaemonSet/log".into(), per_node: true, ..crate::test_fleet::group(0, 1) });
+    let fleet = TestFleet::default().member("x+a", 1, &[10, 10]).running_as(web.clone(), "x+a").running("other", "x+a@n2", 6, &["x+a"]);
+    let on_both = |claim: &mut Claim| claim.pods.push(PodsOnNode { node: "n2".into(), group: 1, count: 1 });
+    let fleet = cordoned(fleet.change_claim("web", on_both).observed("web", seen([("n1", 7), ("n2", 1)])));
+    assert_eq!(resized(fleet, &web, true), Ok(()), "3 are free on n2");
 }
 
 #[test]
