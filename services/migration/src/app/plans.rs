@@ -1,6 +1,7 @@
 //! Makes, stores, accepts and discards plans.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::digs::DigTerms;
@@ -90,7 +91,11 @@ impl App {
             })
         })?;
         for claim in &order.released {
-            fleet.claims.remove(claim);
+            let released = fleet.claims.remove(claim);
+            // What is observed of it would otherwise count as pods of an app that has left.
+            if let Some(capacity) = released.and_then(|released| fleet.capacity.get_mut(&released.member)) {
+                Arc::make_mut(capacity).observed.remove(claim);
+            }
         }
         let project = match &order.kind {
             PlanKind::Newcomer { dig, .. } => Some(dig.project.as_str()),

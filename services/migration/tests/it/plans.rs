@@ -129,6 +129,17 @@ async fn plan_moves_apps_of_the_projects_that_may_be_moved_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn app_whose_claim_is_released_needs_no_room_beside_itself() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.idle, 5).await;
+    // An update in which the pod of `busy` gets larger. What is observed of it belongs to the released claim.
+    let order = PlanOrder { released: vec![full.busy.id], ..newcomer("busy", vec![app("busy", 900, &[A])]) };
+    let plan = migration.plan(&order).await;
+    assert_eq!((plan.state, moved(&plan)), (PlanState::Proposed, vec!["idle".to_owned()]), "{:#?}", plan.infeasible);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn plan_is_accepted_once() {
     let (db, full) = (test_db().await, full().await);
     let migration = Migration::start(&db, &full.peers).await;
