@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use drover_kubesim::{ClusterSpec, Sim};
+use drover_testkit::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+/// Longer than a few measurements take.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Requests per second that a pod of the app serves.
 const PER_POD: i64 = 40;
 
@@ -69,11 +72,18 @@ async fn capacity_and_start_of_a_deployment_are_measured_and_it_has_as_many_pods
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    let mut measure = tokio::process::Command::new(env!("CARGO_BIN_EXE_drover"));
-    measure.args(["autoscale", "measure", "web", "--kubeconfig", "kubeconfig", "--url", &format!("http://{address}/"), "-o", "json"]);
-    measure.args(["--pods", "1,3", "--during", "1", "--start", "30", "--highest", "200", "--timeout", "0.2", "--out", "measured"]);
-    let output = measure.current_dir(folder.path()).stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let measure = async || {
+        let mut measure = tokio::process::Command::new(env!("CARGO_BIN_EXE_drover"));
+        measure.args(["autoscale", "measure", "web", "--kubeconfig", "kubeconfig", "--url", &format!("http://{address}/"), "-o", "json"]);
+        measure.args(["--pods", "1,3", "--during", "1", "--start", "30", "--highest", "200", "--timeout", "0.2", "--out", "measured"]);
+        let output = measure.current_dir(folder.path()).stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        // A busy machine may answer no rate at all in 0.2 s, or no higher one with more pods.
+        let busy = ["do not answer", "the points do not grow"].iter().any(|words| error.contains(words));
+        assert!(output.status.success() || busy, "{error}");
+        output.status.success().then_some(output)
+    };
+    let output = eventually(PATIENCE, measure).await;
 
     let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
     // On a busy machine a rate that can be served may be missed, so only more than the capacity is wrong; a queue of 0.2 s lets a little
