@@ -322,13 +322,7 @@ fn claim_grows_beside_its_pods_where_they_are_observed() {
         let fleet = TestFleet::default().member("x+a", 1, &[10, 10]).running_as(web.clone(), "x+a").running_as(other_app, "x+a@n2");
         fleet.observed("web", one_on_each(4)).observed("other", one_on_each(other))
     };
-    let raise = |fleet: TestFleet| {
-        let mut ledger = fleet.ledger();
-        let change = LedgerChange::Resize { claim: id("web"), request: Arc::new(web.clone()), surge: true };
-        let raised = ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes: vec![change] });
-        raised.map(|(_, undo)| undo.keep()).map_err(|refused| refused[0].code.clone())?;
-        Ok::<Vec<i64>, String>(ledger.room(&key("x+a")).unwrap().free().now.iter().map(|free| free.cpu).collect())
-    };
+    let raise = |fleet| resized(fleet, &web, true);
     assert_eq!(raise(fleet(3)), Err("no_room".to_owned()), "3 are free on each node, and a third pod needs 4");
     assert_eq!(raise(fleet(2)), Ok(vec![0, 4]));
     let crowded = fleet(2).change_capacity("x+a", |capacity| Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = 5);
@@ -341,12 +335,13 @@ fn seen<const N: usize>(cpu: [(&str, i64); N]) -> Observed {
     Observed { requests: BTreeMap::from(cpu.map(|(node, cpu)| (node.to_owned(), pod(cpu)))).into(), ..Observed::default() }
 }
 
-/// Resizes the claim of `web`.
-fn resized(fleet: TestFleet, request: &AppRequest, surge: bool) -> Result<(), String> {
+/// Resizes the claim of `web`. Returns the CPU that is free on each node then, or the code of the refusal.
+fn resized(fleet: TestFleet, request: &AppRequest, surge: bool) -> Result<Vec<i64>, String> {
     let change = LedgerChange::Resize { claim: id("web"), request: Arc::new(request.clone()), surge };
     let mut ledger = fleet.ledger();
     let result = ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes: vec![change] });
-    result.map(|(_, undo)| undo.keep()).map_err(|refused| refused[0].code.clone())
+    result.map(|(_, undo)| undo.keep()).map_err(|refused| refused[0].code.clone())?;
+    Ok(ledger.room(&key("x+a")).unwrap().free().now.iter().map(|free| free.cpu).collect())
 }
 
 fn cordoned(fleet: TestFleet) -> TestFleet {
@@ -358,7 +353,7 @@ fn claim_grows_to_the_pods_that_run_already() {
     let web = |replicas| app("web", crate::test_fleet::demand(replicas, 2), any_of(&["x+a"]));
     let fleet = TestFleet::default().member("x+a", 1, &[10, 4]).running_as(web(2), "x+a");
     let fleet = cordoned(fleet.observed("web", seen([("n1", 4), ("n2", 4)])));
-    assert_eq!(resized(fleet.clone(), &web(4), false), Ok(()), "the other two fill n2");
+    assert_eq!(resized(fleet.clone(), &web(4), false), Ok(vec![6, 0]), "the other two fill n2");
     assert_eq!(resized(fleet, &web(5), false), Err("no_room".to_owned()));
 }
 
@@ -373,7 +368,7 @@ fn pods_that_get_larger_find_room_beside_the_others_where_these_are_observed() {
     let fleet = TestFleet::default().member("x+a", 1, &[10, 10, 3]).running_as(web(1), "x+a").running_as(other, "x+a@n2");
     let fleet = fleet.change_claim("web", |claim| claim.pods[1].node = "n3".into());
     let fleet = fleet.observed("web", seen([("n1", 4), ("n2", 4), ("n3", 1)])).observed("other", seen([("n1", 3), ("n2", 3)]));
-    assert_eq!(resized(fleet.clone(), &web(3), false), Ok(()));
+    assert_eq!(resized(fleet.clone(), &web(3), false).map(drop), Ok(()));
     assert_eq!(resized(fleet, &web(4), false), Err("no_room".to_owned()), "3 are free on each node");
 }
 
@@ -385,7 +380,7 @@ fn pods_on_every_node_need_no_second_place_when_others_grow() {
     let fleet = TestFleet::default().member("x+a", 1, &[10, 10]).running_as(web.clone(), "x+a").running("other", "x+a@n2", 6, &["x+a"]);
     let on_both = |claim: &mut Claim| claim.pods.push(PodsOnNode { node: "n2".into(), group: 1, count: 1 });
     let fleet = cordoned(fleet.change_claim("web", on_both).observed("web", seen([("n1", 7), ("n2", 1)])));
-    assert_eq!(resized(fleet, &web, true), Ok(()), "3 are free on n2");
+    assert_eq!(resized(fleet, &web, true), Ok(vec![3, 0]), "3 are free on n2");
 }
 
 #[test]

@@ -32,7 +32,8 @@ struct PushedStatistics {
 }
 
 impl Inbox {
-    /// Begins to accept statistics of a policy, or goes on with changed settings. The returned notification is sent when requests arrive.
+    /// Begins to accept statistics of a policy, or goes on with changed settings. What was pushed for another policy of this name, which has
+    /// another uid, is forgotten. The returned notification is sent when requests arrive.
     pub fn open(&self, key: &Key, uid: Option<&String>, kpa: Option<&KpaSpec>) -> Arc<Notify> {
         let mut boxes = self.lock();
         if boxes.get(key).is_some_and(|other| other.uid.as_ref() != uid) {
