@@ -13,8 +13,8 @@ use tokio::process::Command;
 
 use faults::recorded;
 
-/// It only guards against hanging.
-const TIMEOUT: Duration = Duration::from_secs(600);
+/// It only guards against hanging: the tour sends over a thousand requests and waits for many operations.
+const TIMEOUT: Duration = Duration::from_secs(1500);
 
 fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/contract"))
@@ -32,7 +32,10 @@ async fn every_public_operation_answers_as_the_document_and_its_examples_say() {
     let what = if std::env::var_os("DROVER_RECORD").is_some() { "--record" } else { "--check" };
     // The tour goes on until it finds this file.
     let faults = kubeconfigs.path().join("faults.json");
+    let output = kubeconfigs.path().join("output");
+    let said = || std::fs::read_to_string(&output).expect("the tour's output is read");
     let tour = async {
+        let written = std::fs::File::create(&output).expect("the folder is ours");
         let tour = Command::new("python3")
             .arg(folder().join("tour.py"))
             .arg(system.url().as_str().trim_end_matches('/'))
@@ -42,12 +45,15 @@ async fn every_public_operation_answers_as_the_document_and_its_examples_say() {
             .arg("--faults")
             .arg(&faults)
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PYTHONUNBUFFERED", "1")
             .stdin(Stdio::null())
+            .stderr(written.try_clone().expect("a file"))
+            .stdout(written)
             .kill_on_drop(true)
-            .output();
-        let tour = tour.await.expect("python3 is installed (deploy/setup.sh)");
-        let said = format!("{}{}", String::from_utf8_lossy(&tour.stdout), String::from_utf8_lossy(&tour.stderr));
-        assert!(tour.status.success(), "{said}");
+            .status();
+        let status = tour.await.expect("python3 is installed (deploy/setup.sh)");
+        let said = said();
+        assert!(status.success(), "{said}");
         assert!(said.contains("read back") && said.contains("the end"), "{said}");
     };
     let broken = async {
@@ -55,7 +61,8 @@ async fn every_public_operation_answers_as_the_document_and_its_examples_say() {
         let written = faults.with_extension("new");
         std::fs::write(&written, recorded).and_then(|()| std::fs::rename(&written, &faults)).expect("the folder is ours");
     };
-    tokio::time::timeout(TIMEOUT, async { tokio::join!(tour, broken) }).await.expect("the tour ends in time");
+    let both = tokio::time::timeout(TIMEOUT, async { tokio::join!(tour, broken) }).await;
+    assert!(both.is_ok(), "the tour has not ended; it has said: {}", said());
     for member in system.members() {
         assert!(member.deployed().await.is_empty(), "{} still runs something", member.name);
     }

@@ -19,11 +19,18 @@ const CONNECTIONS: usize = 32;
 /// One exchange for each code, as tour.py records them.
 pub async fn recorded() -> Map<String, Value> {
     let limit = CONNECTIONS.to_string();
-    let mut all = Processes::start(&[("DROVER_MAX_CONNECTIONS_PER_ADDRESS", &limit)]).await;
+    let limits = [
+        ("DROVER_MAX_CONNECTIONS_PER_ADDRESS", &*limit),
+        ("DROVER_HEAD_SECONDS", "600"),
+        ("DROVER_REQUESTS_PER_SECOND", "2"),
+        ("DROVER_REQUEST_BURST", "1"),
+    ];
+    let mut all = Processes::start(&limits).await;
     let host = all.url("gateway").authority().to_owned();
     let mut seen = Map::new();
     seen.insert("busy_server".to_owned(), too_many_connections(&host).await);
     let stalled = tokio::spawn(async move { stalled_body(&host).await });
+    seen.insert("rate_limited".to_owned(), too_many_requests(&all).await);
 
     all.kill("orchestrator");
     let projects = all.url("gateway").join("v2/projects").expect("a path");
@@ -125,6 +132,21 @@ async fn too_many_connections(host: &str) -> Value {
     let problem: Value = serde_json::from_str(body).expect("a problem");
     assert_eq!(problem["code"], "busy_server");
     exchange("GET /v2/projects", 503, problem)
+}
+
+/// One of several requests that a token sends at the same time: a busy machine answers fewer than the usual limit one after the other.
+async fn too_many_requests(all: &Processes) -> Value {
+    let url = |path: &str| all.url("gateway").join(path).expect("a path");
+    let http = Client::new();
+    let order = json!({"name": "hasty", "role": "viewer", "projects": ["nobody"]});
+    let token = eventually(TIMEOUT, async || {
+        // Refused while the connections of `too_many_connections` are not forgotten.
+        let issued = http.post(url("v2/tokens")).json(&order).send().await.ok()?.error_for_status().ok()?;
+        issued.json::<Value>().await.ok()?["token"].as_str().map(str::to_owned)
+    });
+    let token = token.await;
+    let ask = |_| Box::pin(answer(http.get(url("v2/whoami")).bearer_auth(&token), "rate_limited"));
+    futures::future::select_all((0..8).map(ask)).await.0
 }
 
 /// The status and the body of the answer to these bytes; `None` if the connection is closed or refused.
