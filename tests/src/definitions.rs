@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{Backend, Member};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Makes kinds known: in a real API server as the Go module `module` defines them, in a simulated one these (group, version and kind), without a
 /// schema.

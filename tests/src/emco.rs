@@ -204,7 +204,7 @@ impl Group {
 
     /// Approves and instantiates it, and returns the operation when that has ended.
     pub async fn deploy(&self, client: &Client) -> anyhow::Result<Operation> {
-        self.approve(client).await?;
+        patiently(async || self.approve(client).await).await?;
         self.instantiate(client).await
     }
 
@@ -221,7 +221,7 @@ impl Group {
     }
 
     async fn instantiate(&self, client: &Client) -> anyhow::Result<Operation> {
-        let id = self.verb(client, "instantiate").await?;
+        let id = self.insist(client, "instantiate").await?;
         ended(client, &id).await
     }
 }

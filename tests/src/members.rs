@@ -14,6 +14,8 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
+use crate::emco::patiently;
+
 /// What the members of a system are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -90,9 +92,9 @@ impl Member {
     /// Registers the member's provider, and the member with this document.
     pub async fn register_as(&self, drover: &drover::hub::Client, cluster: &serde_json::Value) {
         let provider = json!({"metadata": {"name": self.provider}, "spec": {"priority": self.priority}});
-        drover.ensure("/v2/cluster-providers", &provider).await.expect("the provider is accepted");
+        patiently(async || drover.ensure("/v2/cluster-providers", &provider).await).await.expect("the provider is accepted");
         let path = format!("/v2/cluster-providers/{}/clusters", self.provider);
-        drover.post(&path, Some(cluster)).await.expect("the cluster is accepted");
+        patiently(async || drover.ensure(&path, cluster).await).await.expect("the cluster is accepted");
     }
     /// Host and port of its API server.
     pub fn api_server(&self) -> String {

@@ -16,15 +16,17 @@ use drover_testkit::{ChaosProxy, TestDb, eventually};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::database;
+use crate::emco::patiently;
 use crate::linked::{self, LINKED, Linked};
 use crate::members::{self, Backend, Member, Members, Shape};
 
 /// Time limits that no scenario reaches, however slow the machine is: an operation ends because of what happens. A scenario in which
 /// something never happens shortens the limit that it waits for.
-const FLAGS: [(&str, &str); 8] = [
+const FLAGS: [(&str, &str); 9] = [
     ("cluster-manager", "--link-listen=127.0.0.1:0"),
     ("cluster-manager", "--heartbeat-ms=1000"),
     ("cluster-manager", "--metrics-ms=2000"),
+    ("migration", "--plan-seconds=5"),
     ("orchestrator", "--ready-seconds=3600"),
     ("orchestrator", "--room-seconds=3600"),
     ("orchestrator", "--unschedulable-seconds=3600"),
@@ -34,14 +36,14 @@ const FLAGS: [(&str, &str); 8] = [
 
 /// All limits short: for scenarios with a cluster that does not answer, where several of them may be the one that ends the waiting.
 pub const SHORT: [(&str, &str); 5] = [
-    ("orchestrator", "--ready-seconds=15"),
+    ("orchestrator", "--ready-seconds=40"),
     ("orchestrator", "--room-seconds=30"),
-    ("orchestrator", "--unschedulable-seconds=3"),
-    ("orchestrator", "--unreachable-seconds=5"),
+    ("orchestrator", "--unschedulable-seconds=10"),
+    ("orchestrator", "--unreachable-seconds=10"),
     ("orchestrator", "--gone-seconds=10"),
 ];
 /// The limit of a copy that never becomes ready.
-pub const SOON_READY: (&str, &str) = ("orchestrator", "--ready-seconds=15");
+pub const SOON_READY: (&str, &str) = ("orchestrator", "--ready-seconds=30");
 
 /// The API token of [`System::guarded`].
 pub const API_TOKEN: &str = "the api token of an end-to-end test";
@@ -103,16 +105,14 @@ impl System {
 
     /// The same on two clusters of a real node each (private-a and public-c), which end with the system. Needs root.
     pub async fn on_kubelets() -> Self {
-        Self::on_kubelets_with(Vec::new()).await
+        Self::on_kubelets_with(Vec::new(), &[]).await
     }
 
-    /// As [`System::on_kubelets`], with these images on the nodes, archives as `docker save` writes them.
-    pub async fn on_kubelets_with(images: Vec<PathBuf>) -> Self {
+    /// As [`System::on_kubelets`], with these images on the nodes, archives as `docker save` writes them, and with these settings.
+    pub async fn on_kubelets_with(images: Vec<PathBuf>, flags: &[(&'static str, &'static str)]) -> Self {
         let database = database::migrated().await;
         let url = database.url.clone();
-        // Containers take longer to start and to end than simulated ones.
-        let flags = [("orchestrator", "--ready-seconds=120"), ("orchestrator", "--gone-seconds=60")];
-        let system = Self::start(Backend::Real, Members::with_kubelets(images).await, url, Some(database), &flags).await;
+        let system = Self::start(Backend::Real, Members::with_kubelets(images).await, url, Some(database), flags).await;
         system.register().await;
         system.known(1).await;
         system
@@ -128,9 +128,8 @@ impl System {
 
     async fn unregistered_on_kubelets() -> Self {
         let (database, members) = (database::migrated().await, Members::with_kubelets(Vec::new()).await);
-        let flags = [("orchestrator", "--ready-seconds=120".to_owned()), ("orchestrator", "--gone-seconds=60".to_owned())];
         let door = Door { guarded: true, ..Door::default() };
-        Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &flags, &door).await
+        Self::start_as(Backend::Real, members, (database.url.clone(), Some(database)), &[], &door).await
     }
 
     /// The same on the default simulated members, with a Postgres server of the caller.
@@ -297,7 +296,7 @@ impl System {
 
     /// The members with their capacity as placement knows them, the preferred ones first.
     pub async fn clusters(&self) -> Vec<ClusterCapacity> {
-        self.client.get("/v2/clusters?view=capacity").await.expect("placement answers")
+        patiently(async || self.client.get("/v2/clusters?view=capacity").await).await.expect("placement answers")
     }
 
     /// Waits until decisions use this member again after it was closed.

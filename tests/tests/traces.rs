@@ -51,7 +51,7 @@ async fn one_trace_per_operation_across_the_services() {
     succeeded(&ended(&system.client, &id).await.unwrap());
 
     // Its spans are exported service by service, the last ones after the operation has ended.
-    eventually(Duration::from_secs(30), async || {
+    eventually(Duration::from_secs(180), async || {
         handle.flush().await;
         let traces = traces.lock().expect("no poison");
         let mut of_instantiate = traces.values().filter(|spans| spans.iter().any(|(_, name)| name.ends_with("/instantiate")));

@@ -26,7 +26,7 @@ pub use workflow::{Outcome, workflow};
 use drover_memory_guard::cgroup::Hierarchy;
 
 /// Time limit against hanging; it judges no speed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Where the cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// The needed programs and their Debian packages.

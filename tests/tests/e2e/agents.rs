@@ -147,7 +147,8 @@ async fn agents_run_on_real_kubelets_as_they_are_pushed() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let system = System::on_kubelets_with(vec![image(folder.path())]).await;
+    let given_up = [("orchestrator", "--ready-seconds=120")];
+    let system = System::on_kubelets_with(vec![image(folder.path())], &given_up).await;
     let spec = |version: &str| json!({"version": version, "image": "drover.local/drover", "on": [{}], "healthySeconds": 1});
     set(&system, "autoscaler", spec("pushed")).await;
     runs_everywhere(&system, "autoscaler", "Done", "pushed").await;

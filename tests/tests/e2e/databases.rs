@@ -110,7 +110,7 @@ async fn postgresql_loses_no_acknowledged_row_through_ten_moves() {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let system = System::on_kubelets_with(vec![image(folder.path())]).await;
+    let system = System::on_kubelets_with(vec![image(folder.path())], &[]).await;
     let data = folder.path().join("data");
     std::fs::create_dir(&data).unwrap();
     std::os::unix::fs::chown(&data, Some(NOBODY), Some(NOBODY)).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Amounts, Ask, Demand, Free, Holds, Node, PodGroup, outlook, pack};
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended};
+use drover_e2e::emco::{Group, ended, patiently};
 use drover_e2e::{Backend, Member, System};
 use drover_testkit::eventually;
 use futures::future::join_all;
@@ -27,7 +27,7 @@ const AWAY: [&str; 2] = ["private-b", "public-c"];
 const AT_ONCE: usize = 6;
 /// Pods without nodes are noticed soon, but not while a slow scheduler has yet to see that a node has room. What stays without them in the
 /// only place for it is given up after some minutes.
-const FLAGS: [(&str, &str); 2] = [("orchestrator", "--ready-seconds=180"), ("orchestrator", "--unschedulable-seconds=10")];
+const FLAGS: [(&str, &str); 2] = [("orchestrator", "--ready-seconds=180"), ("orchestrator", "--unschedulable-seconds=60")];
 
 /// A node that is full of apps, nodes elsewhere, and newcomers for the full one. Sizes are in millicores.
 struct Fleet {
@@ -138,11 +138,11 @@ impl Fleet {
             .enumerate()
             .map(|(n, cpu)| Group::new(&named("n", n), app(&named("n", n), *cpu)).on(&["onprem/private-a"]))
             .collect();
-        for approved in join_all(newcomers.iter().map(|newcomer| newcomer.approve(&system.client))).await {
+        for approved in join_all(newcomers.iter().map(|newcomer| patiently(async || newcomer.approve(&system.client).await))).await {
             approved.unwrap();
         }
         let run = async |newcomer: &Group| {
-            let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
+            let id = newcomer.insist(&system.client, "instantiate").await.unwrap();
             ended(&system.client, &id).await.unwrap()
         };
         let operations: Vec<Operation> = join_all(newcomers.iter().map(run)).await;

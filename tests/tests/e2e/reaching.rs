@@ -15,7 +15,7 @@ const ON: [&str; 2] = ["onprem/private-a", "aws/public-c"];
 
 /// Deploys the group with a route at this port.
 async fn deploy(system: &System, group: &Group, port: u16) -> Operation {
-    let route = json!({"host": HOST, "port": port, "shift": {"drainSeconds": 10}});
+    let route = json!({"host": HOST, "port": port, "shift": {"drainSeconds": 300}});
     group.deploy_with_route(&system.client, route).await.unwrap()
 }
 
@@ -44,7 +44,7 @@ async fn requests_reach_pods_by_ports_of_nodes_while_their_app_moves() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let system = System::on_kubelets_with(vec![image(folder.path())]).await;
+    let system = System::on_kubelets_with(vec![image(folder.path())], &[]).await;
     for (provider, cluster) in [("onprem", "private-a"), ("aws", "public-c")] {
         let label = json!({"clusterLabel": "reachability=nodePort"});
         system.client.post(&format!("/v2/cluster-providers/{provider}/clusters/{cluster}/labels"), Some(&label)).await.unwrap();
@@ -73,7 +73,7 @@ async fn no_request_fails_through_ten_moves_between_real_kubelets() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let system = System::on_kubelets_with(vec![image(folder.path())]).await;
+    let system = System::on_kubelets_with(vec![image(folder.path())], &[]).await;
     let (port, group) = (free_port(), Group::new("web", answering("web")).on(&ON).movable(5).among(&ON));
     succeeded(&deploy(&system, &group, port).await);
     moves(&system, "web", port, 200.0, 10).await;

@@ -150,7 +150,7 @@ async fn newcomer_plans_again_when_a_foreign_pod_takes_the_room(system: &System)
     })
     .await;
 }
-scenario!(newcomer_plans_again_when_a_foreign_pod_takes_the_room, &[("orchestrator", "--unschedulable-seconds=3")]);
+scenario!(newcomer_plans_again_when_a_foreign_pod_takes_the_room, &[("orchestrator", "--unschedulable-seconds=20")]);
 
 async fn two_newcomers_for_one_room_never_overcommit(system: &System) {
     succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());

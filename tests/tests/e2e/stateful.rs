@@ -22,7 +22,7 @@ use serde_json::json;
 use super::drains;
 
 const A_OR_C: [&str; 2] = ["onprem/private-a", "aws/public-c"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The claims in a member with the directory of each.
 async fn directories(member: &Member) -> BTreeMap<String, String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::MemberState;
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended};
+use drover_e2e::emco::{Group, ended, patiently};
 use drover_e2e::members::Shape;
 use drover_e2e::{Member, System, succeeded};
 use drover_kubesim::{Fault, Operation as Write};
@@ -66,7 +66,7 @@ async fn suffers(system: &System, trouble: &Trouble) {
     for group in [&old, &going] {
         succeeded(&group.deploy(client).await.unwrap());
     }
-    new.approve(client).await.unwrap();
+    patiently(async || new.approve(client).await).await.unwrap();
     let witness = sim.record_ready(None, &format!("app=old-{name}")).unwrap();
     witness.arm();
 
@@ -76,7 +76,7 @@ async fn suffers(system: &System, trouble: &Trouble) {
     }
     // One operation of each kind during the fault.
     group("old", 2).upload(client).await.unwrap();
-    let ids = [old.verb(client, "update").await, going.verb(client, "terminate").await, new.verb(client, "instantiate").await];
+    let ids = [old.insist(client, "update").await, going.insist(client, "terminate").await, new.insist(client, "instantiate").await];
     let ids = ids.map(Result::unwrap);
     if trouble.shown.is_some() {
         for id in &ids {

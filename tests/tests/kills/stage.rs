@@ -162,7 +162,7 @@ impl Watch {
 }
 
 async fn until_known(client: &Client, members: usize) {
-    eventually(Duration::from_secs(60), async || {
+    eventually(Duration::from_secs(300), async || {
         let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await.ok()?;
         let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && !c.nodes.is_empty()).count();
         (ready == members).then_some(())

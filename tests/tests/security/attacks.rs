@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
 use drover_e2e::{API_TOKEN, System};
+use drover_testkit::eventually;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -83,8 +84,8 @@ async fn upload_that_expands_without_bound_is_refused_and_every_service_goes_on(
     let refused = system.client.post("/v2/cluster-providers/onprem/clusters", Some(&kubeconfig)).await.unwrap_err();
     let code = drover::hub::code(&refused).unwrap_or_default().to_owned();
     assert!(matches!(code.as_str(), "too_complex" | "kubeconfig_invalid"), "{refused:#}");
-    let (ready, _) = send(&system, Method::GET, "/readyz", &[], "").await;
-    assert_eq!(ready, 200, "every service is ready");
+    // Every service is ready.
+    eventually(LIMIT, async || (send(&system, Method::GET, "/readyz", &[], "").await.0 == 200).then_some(())).await;
     system.end().await;
 }
 
@@ -225,13 +226,14 @@ async fn unfinished_heads_and_connections_beyond_the_limit_are_closed() {
         let read = tokio::time::timeout(LIMIT, stream.read_exact(&mut head)).await.expect("an answer or an end");
         refused += usize::from(read.is_err() || head.ends_with(b"503"));
     }
-    assert!(refused >= 9, "512 connections of one address are allowed, {refused} of 521 were refused");
+    // On a slow machine the unfinished head may have been given up already.
+    assert!(refused >= 8, "512 connections of one address are allowed, {refused} of 520 beside another one were refused");
     drop(many);
 
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(LIMIT, slow.read_to_end(&mut rest)).await;
     assert!(ended.is_ok(), "a head that is not finished is given up");
-    let after = Client::new().get(system.url().join("readyz").unwrap()).send().await.unwrap();
-    assert_eq!(after.status(), StatusCode::OK);
+    let ready = system.url().join("readyz").unwrap();
+    eventually(LIMIT, async || (Client::new().get(ready.clone()).send().await.ok()?.status() == StatusCode::OK).then_some(())).await;
     system.end().await;
 }

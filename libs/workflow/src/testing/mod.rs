@@ -33,7 +33,7 @@ use uuid::Uuid;
 use crate::{Engine, Registry, Settings, Workflow, WorkflowView};
 
 /// How long one test run may take. It only guards against hanging.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// How many test runs go on at the same time.
 const AT_ONCE: usize = 4;
 

@@ -323,7 +323,7 @@ pub async fn begin<W: Workflow>(engine: &Engine, store: &Store, input: &W::Input
 
 /// Waits until the workflow has ended.
 pub async fn ended(engine: &Engine, id: Uuid) -> WorkflowView {
-    let view = engine.wait(id, Duration::from_secs(30)).await.unwrap().unwrap();
+    let view = engine.wait(id, Duration::from_secs(180)).await.unwrap().unwrap();
     assert!(view.ended(), "{view:#?}");
     view
 }

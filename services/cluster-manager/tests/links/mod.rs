@@ -26,7 +26,7 @@ use crate::stack::{Stack, named};
 mod interrupted;
 
 const LINK: &str = "/v2/cluster-providers/p/clusters/a/link";
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 const CONNECT: &str = "GET /v1/link HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: drover-link\r\n\r\n";
 
 /// A Drover that accepts no cluster of this machine, and the linked cluster a.

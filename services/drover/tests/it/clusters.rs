@@ -124,7 +124,7 @@ fn move_under_way_in_a_backup_ends_where_it_is_restored() {
     ok(&url, &["cluster", "add", "theirs", "--provider", "cloud", "--kubeconfig", &files[1], "--priority", "5"]);
     wait(|| json(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|cluster| cluster["ageMs"].is_u64()));
     let mut slow = workload("slow", "500m", "");
-    slow[0]["spec"]["template"]["metadata"]["annotations"] = serde_json::json!({"kit/start-delay": "25s", "kit/start-delay-max": "25s"});
+    slow[0]["spec"]["template"]["metadata"]["annotations"] = serde_json::json!({"kit/start-delay": "60s", "kit/start-delay-max": "60s"});
     write(&folder.path().join("slow.yaml"), &slow);
     ok(&url, &["deploy", "slow", "-f", &at("slow.yaml"), "--movable", "--wait"]);
     let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);

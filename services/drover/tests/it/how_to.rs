@@ -236,7 +236,7 @@ fn group_placement_does_what_it_says() {
 fn agents_does_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let members = clusters(2, &folder.path().join("sim"));
-    let (up, url) = start_with(folder.path(), &[("DROVER_READY_SECONDS", "15")]);
+    let (up, url) = start_with(folder.path(), &[("DROVER_READY_SECONDS", "60")]);
     shell(REGISTER, &url, folder.path());
     runs("agents.md", &url, folder.path(), |_| ());
     drop((up, members));

@@ -10,7 +10,7 @@ use drover_memory_guard::fake::{FakeContainer, FakeRuntime};
 use serde_json::Value;
 
 /// Time limit, only to prevent hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 struct Agent(Child);
 

@@ -117,7 +117,7 @@ pub(crate) fn fetch(url: &str, path: &str, accept: &str) -> String {
 pub(crate) fn wait(mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the expected state was not reached");
+        assert!(began.elapsed() < Duration::from_secs(180), "the expected state was not reached");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

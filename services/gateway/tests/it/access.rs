@@ -326,7 +326,7 @@ async fn request_that_cannot_be_recorded_is_not_carried_out() {
 async fn token_that_sends_too_much_is_told_when_to_come_back() {
     let gateway = Gateway::start(|config| config.rate = RateSettings { per_second: 1, burst: 2 }).await;
     let token = gateway.token("ci", "viewer", Value::Null).await;
-    let answers = futures::future::join_all((0..8).map(|_| gateway.send(Method::GET, GROUP, &token, None))).await;
+    let answers = futures::future::join_all((0..60).map(|_| gateway.send(Method::GET, GROUP, &token, None))).await;
     let refused: Vec<&Response> = answers.iter().filter(|answer| answer.status() == 429).collect();
     assert!(!refused.is_empty(), "{:?}", answers.iter().map(Response::status).collect::<Vec<_>>());
     for answer in refused {

@@ -349,7 +349,7 @@ async fn plan_waits_for_required_ledger_sequence() {
         full.peers.head(41);
     });
     assert_eq!((plan.state, plan.made_on.as_str()), (PlanState::Infeasible, "41"));
-    full.peers.fleet.publish(format!("claim/{}", thief.id), None);
+    full.peers.tell(&format!("claim/{}", thief.id), None);
     full.peers.head(42);
     order.after_seq = Some(42);
     let plan = migration.plan(&order).await;
@@ -365,8 +365,8 @@ async fn plan_waits_for_required_ledger_sequence() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_capacity_is_not_reported_as_infeasible() {
     let (db, full) = (test_db().await, full().await);
-    full.peers.fleet.publish(format!("capacity/{A}"), None);
-    full.peers.fleet.publish("capacity/aws+c", None);
+    full.peers.tell(&format!("capacity/{A}"), None);
+    full.peers.tell("capacity/aws+c", None);
     let migration = Migration::start(&db, &full.peers).await;
     migration.movable(&full.peers, &full.busy, 5).await;
     let mut order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
@@ -388,8 +388,8 @@ async fn unknown_capacity_is_not_reported_as_infeasible() {
     // A member that is reported as unreachable is not awaited.
     let set_state = |state| {
         let member = FleetMember { key: MemberKey("aws+c".into()), priority: 5, state, ..FleetMember::default() };
-        full.peers.fleet.publish("member/aws+c", Some(FleetItem::Member(Box::new(member))));
-        full.peers.fleet.publish("capacity/aws+c", None);
+        full.peers.tell("member/aws+c", Some(FleetItem::Member(Box::new(member))));
+        full.peers.tell("capacity/aws+c", None);
     };
     set_state(MemberState::Ready);
     // Until migration has followed the feed, a plan may still use the capacity it knew.

@@ -1,14 +1,12 @@
 //! Where apps suffer, as the active policy of their project says.
 
-use std::time::Duration;
-
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject, Relief, ReliefList};
 use drover_scheduling::{Capacity, Claim, MemberKey, PlanKind};
 use drover_testkit::{eventually, test_db};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{FakePeers, Migration, capacity, claim, moved, newcomer};
+use crate::support::{FakePeers, Migration, TIMEOUT, capacity, claim, moved, newcomer};
 
 const A: &str = "onprem+a";
 const ALL: [&str; 3] = ["onprem+a", "aws+b", "aws+c"];
@@ -57,13 +55,12 @@ async fn policy_says_when_it_is_time_and_the_plan_moves_one_app() {
     let when = json!([{"metric": "memory_pressure", "above": 90, "forSeconds": 0}]);
     let later = json!([{"metric": "memory_pressure", "above": 90, "forSeconds": 3600}]);
     migration.policy(json!({"active": true, "plannedMoves": {"when": later}})).await;
-    let counting =
-        eventually(Duration::from_secs(30), async || due(&migration).await.suffering.into_iter().find(|one| one.claim == web.id)).await;
+    let counting = eventually(TIMEOUT, async || due(&migration).await.suffering.into_iter().find(|one| one.claim == web.id)).await;
     assert_eq!((counting.member.0.as_str(), counting.policy.as_str(), counting.for_seconds), (A, "p", 3600), "{counting:?}");
     assert!(counting.reason.contains("in use by 95 %, above 90 %"), "{counting:?}");
     assert!(due(&migration).await.items.is_empty(), "it is not time yet");
     migration.policy(json!({"active": true, "plannedMoves": {"when": when, "restSeconds": 300}})).await;
-    let relief = eventually(Duration::from_secs(30), async || of_a(&migration).await).await;
+    let relief = eventually(TIMEOUT, async || of_a(&migration).await).await;
     assert_eq!((relief.project.as_str(), relief.policy.as_str(), relief.rest_seconds), ("default", "p", 300));
     assert_eq!((relief.member.0.as_str(), relief.claims.as_slice(), relief.avoid.len()), (A, &[web.id][..], 1), "{relief:?}");
 
@@ -82,5 +79,5 @@ async fn policy_says_when_it_is_time_and_the_plan_moves_one_app() {
 
     // It does not suffer any more.
     peers.member(A, 1, reported(&[(&web, 50), (&db_app, 20)]));
-    eventually(Duration::from_secs(30), async || of_a(&migration).await.is_none().then_some(())).await;
+    eventually(TIMEOUT, async || of_a(&migration).await.is_none().then_some(())).await;
 }

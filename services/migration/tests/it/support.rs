@@ -34,7 +34,9 @@ const TOKEN: &str = "peer-token-of-the-tests";
 
 /// Fakes of the other services.
 pub struct FakePeers {
-    pub fleet: FeedHub<FleetItem>,
+    fleet: FeedHub<FleetItem>,
+    /// Held while something is told about the fleet.
+    turn: Arc<Mutex<()>>,
     pub known: FakeDocuments,
     server: HttpServer,
 }
@@ -87,6 +89,17 @@ async fn sample(State(known): State<FakeDocuments>, Query(query): Query<HashMap<
     Json(json!({"status": "success", "data": {"resultType": "vector", "result": result}})).into_response()
 }
 
+/// Tells each capacity again and again, as placement does: what is older than [`Capacity::FRESH_MS`] counts as unknown.
+async fn repeat(fleet: FeedHub<FleetItem>, turn: Arc<Mutex<()>>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let _turn = turn.lock().unwrap();
+        for (key, item) in fleet.snapshot().into_iter().filter(|(key, _)| key.starts_with("capacity/")) {
+            fleet.publish_shared(key, Some(item));
+        }
+    }
+}
+
 impl FakePeers {
     pub async fn start() -> Self {
         let (fleet, known) = (FeedHub::new(), FakeDocuments::default());
@@ -99,26 +112,33 @@ impl FakePeers {
             .route("/prometheus/api/v1/query", get(sample))
             .with_state(known.clone());
         let server = HttpServer::start(feed.split_for_parts().0.merge(others)).await;
-        let peers = Self { fleet, known, server };
+        let turn = Arc::<Mutex<()>>::default();
+        tokio::spawn(repeat(fleet.clone(), Arc::clone(&turn)));
+        let peers = Self { fleet, turn, known, server };
         peers.head(0);
         peers.known.documents.lock().unwrap().insert("/v2/projects/default".into(), Uuid::now_v7());
         peers
     }
 
+    pub fn tell(&self, key: &str, item: Option<FleetItem>) {
+        let _turn = self.turn.lock().unwrap();
+        self.fleet.publish(key, item);
+    }
+
     pub fn head(&self, seq: i64) {
-        self.fleet.publish("head", Some(FleetItem::Head(LedgerHead { seq })));
+        self.tell("head", Some(FleetItem::Head(LedgerHead { seq })));
     }
 
     pub fn member(&self, key: &str, priority: u8, capacity: Capacity) {
         let member = FleetMember { key: MemberKey(key.into()), priority, state: MemberState::Ready, ..FleetMember::default() };
-        self.fleet.publish(format!("member/{key}"), Some(FleetItem::Member(Box::new(member))));
-        self.fleet.publish(format!("capacity/{key}"), Some(FleetItem::Capacity(Arc::new(capacity))));
+        self.tell(&format!("member/{key}"), Some(FleetItem::Member(Box::new(member))));
+        self.tell(&format!("capacity/{key}"), Some(FleetItem::Capacity(Arc::new(capacity))));
     }
 
     pub fn claim(&self, claim: &Claim) {
         let request = Uuid::now_v7();
-        self.fleet.publish(format!("request/{request}"), Some(FleetItem::Request(Arc::clone(&claim.request))));
-        self.fleet.publish(format!("claim/{}", claim.id), Some(FleetItem::Claim(FleetClaim::new(Arc::new(claim.clone()), request))));
+        self.tell(&format!("request/{request}"), Some(FleetItem::Request(Arc::clone(&claim.request))));
+        self.tell(&format!("claim/{}", claim.id), Some(FleetItem::Claim(FleetClaim::new(Arc::new(claim.clone()), request))));
     }
 }
 

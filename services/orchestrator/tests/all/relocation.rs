@@ -30,7 +30,7 @@ async fn instantiate_without_room_relocates_victim() {
 #[tokio::test]
 async fn destination_that_is_never_ready_is_replaced() {
     for (behaviour, wait) in [
-        (Behaviour::Stuck, WaitSeconds { ready: 5, ..WaitSeconds::PATIENT }),
+        (Behaviour::Stuck, WaitSeconds { ready: 15, ..WaitSeconds::PATIENT }),
         (Behaviour::Refused, WaitSeconds::PATIENT),
         (Behaviour::Unreachable, WaitSeconds { unreachable: 1, ..WaitSeconds::PATIENT }),
     ] {

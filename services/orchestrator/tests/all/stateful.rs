@@ -58,7 +58,7 @@ async fn pods_with_shared_volumes_start_there_before_they_stop_here() {
 
 /// The destination runs only one of both pods, and they go back with these requests.
 async fn both_go_back(give: impl Fn(&FakeMembers, &str, u32), back: &[&str]) {
-    let (fakes, stack, newcomer) = full_with(give, WaitSeconds { ready: 5, ..WaitSeconds::PATIENT }).await;
+    let (fakes, stack, newcomer) = full_with(give, WaitSeconds { ready: 15, ..WaitSeconds::PATIENT }).await;
     fakes.members.behave("victim", "b", Behaviour::OnlyOnePod);
     let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
     expect_state(&failed, "failed");

@@ -41,7 +41,7 @@ async fn crowded() -> (Fakes, Stack) {
 #[tokio::test]
 async fn update_in_place_restores_old_revision_on_failure() {
     use base64::Engine as _;
-    let (fakes, stack) = waiting(WaitSeconds { ready: 5, ..WaitSeconds::PATIENT }).await;
+    let (fakes, stack) = waiting(WaitSeconds { ready: 15, ..WaitSeconds::PATIENT }).await;
     let dig = approved(&stack, "shop", "300m", &["a"], None).await;
     expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     let first = fakes.members.digest("shop", "a").unwrap();

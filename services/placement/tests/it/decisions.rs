@@ -95,12 +95,10 @@ async fn outcome_tells_no_room_unknown_and_impossible_apart() {
     assert_eq!(nowhere.outcome, Outcome::Impossible);
 
     // An outdated capacity is unknown: nothing is claimed there, but it does not count as "no room".
-    manager
-        .capacity
-        .publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
+    manager.report("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
     eventually(TIMEOUT, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())).await;
     eventually(TIMEOUT, async || (!placement.fleet().await.contains_key("capacity/onprem+a")).then_some(())).await;
-    manager.capacity.publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), ..Capacity::default() }));
+    manager.report("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), ..Capacity::default() }));
     eventually(TIMEOUT, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())).await;
     assert_eq!(placement.claims("").await.items.len(), 1, "only the placed app has a claim");
 }
@@ -134,7 +132,7 @@ async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
     // Its pods are observed now: they do not count as pods of others either.
     let observed = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(600, 600 << 20))]).into(), ..Observed::default() };
     let capacity = Capacity { nodes: Arc::new(nodes(1, 1001)), observed: BTreeMap::from([(binding, observed)]), ..Capacity::default() };
-    manager.capacity.publish("onprem+a", Some(capacity));
+    manager.report("onprem+a", Some(capacity));
     eventually(TIMEOUT, async || placement.clusters().await.iter().any(|c| c.total.allocatable.cpu == 1001).then_some(())).await;
     let why = placement.explain("cart", &[]).await;
     let now = why.now.unwrap().decision.groups[0].clone();
@@ -193,7 +191,7 @@ async fn deregistered_member_keeps_its_claims_and_gets_no_new_ones() {
     let only_a = ["onprem+a"];
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 100, &only_a)])).await;
     manager.members.publish("onprem+a", None);
-    manager.capacity.publish("onprem+a", None);
+    manager.report("onprem+a", None);
     eventually(TIMEOUT, async || {
         let clusters = placement.clusters().await;
         clusters.iter().find(|c| c.member.0 == "onprem+a").filter(|c| c.state == MemberState::Deregistering && c.apps.len() == 1).map(drop)
@@ -248,7 +246,7 @@ async fn transaction_after_a_restart_waits_for_capacity() {
     assert_eq!(placement.try_transact(id, &asked).await.0, StatusCode::OK, "the same transaction, now that the capacity is known");
     // A member that is known to be unreachable is not waited for: the refusal is final.
     manager.members.publish("onprem+a", Some(member("onprem+a", 1, MemberState::Unreachable)));
-    manager.capacity.publish("onprem+a", None);
+    manager.report("onprem+a", None);
     eventually(TIMEOUT, async || {
         let clusters = placement.clusters().await;
         (clusters[0].state == MemberState::Unreachable && clusters[0].age_ms.is_none()).then_some(())

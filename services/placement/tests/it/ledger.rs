@@ -105,7 +105,7 @@ async fn release_is_answered_only_after_its_pods_are_seen_gone() {
     let observed = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]).into(), ..Observed::default() };
     let publish_with_pods = |count: usize| {
         let (nodes, observed) = (Arc::new(nodes(count, 1000)), [(claim, observed.clone())].into());
-        manager.capacity.publish("onprem+a", Some(Capacity { nodes, observed, ..Capacity::default() }));
+        manager.report("onprem+a", Some(Capacity { nodes, observed, ..Capacity::default() }));
     };
     publish_with_pods(1);
     eventually(TIMEOUT, async || {

@@ -1,7 +1,7 @@
 //! A placement on its own database, with a scripted cluster-manager.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_api::ledger::{Claims, ClusterCapacity, ExplainQuestion, Explanation, FleetItem};
@@ -25,13 +25,27 @@ use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+/// It only guards against hanging.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 const TOKEN: &str = "peer-token-of-the-tests";
 
 pub struct ClusterManager {
     pub members: FeedHub<Member>,
-    pub capacity: FeedHub<Capacity>,
+    capacity: FeedHub<Capacity>,
+    /// Held while a capacity is reported.
+    turn: Arc<Mutex<()>>,
     server: HttpServer,
+}
+
+/// Reports what was new again and again, as a cluster-manager does: what is older than [`Capacity::FRESH_MS`] counts as unknown.
+async fn repeat(capacity: FeedHub<Capacity>, turn: Arc<Mutex<()>>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let _turn = turn.lock().unwrap();
+        for (key, value) in capacity.snapshot().into_iter().filter(|(_, value)| value.age_ms == 0) {
+            capacity.publish_shared(key, Some(value));
+        }
+    }
 }
 
 impl ClusterManager {
@@ -41,12 +55,19 @@ impl ClusterManager {
             .routes(members.route("/internal/feeds/members", "members"))
             .routes(capacity.route("/internal/feeds/capacity", "capacity"));
         let server = HttpServer::start(routes.split_for_parts().0).await;
-        Self { members, capacity, server }
+        let turn = Arc::<Mutex<()>>::default();
+        tokio::spawn(repeat(capacity.clone(), Arc::clone(&turn)));
+        Self { members, capacity, turn, server }
     }
 
     pub fn member(&self, key: &str, priority: u8, nodes: Vec<Node>) {
         self.members.publish(key, Some(member(key, priority, MemberState::Ready)));
-        self.capacity.publish(key, Some(Capacity { nodes: Arc::new(nodes), ..Capacity::default() }));
+        self.report(key, Some(Capacity { nodes: Arc::new(nodes), ..Capacity::default() }));
+    }
+
+    pub fn report(&self, key: &str, capacity: Option<Capacity>) {
+        let _turn = self.turn.lock().unwrap();
+        self.capacity.publish(key, capacity);
     }
 
     pub fn url(&self) -> Url {
@@ -194,14 +215,11 @@ impl Placement {
 
     /// Repeated while the database does not answer: connections that a test has cut are noticed when they are used next.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> T {
-        for _ in 0..100 {
+        let answer = eventually(TIMEOUT, async || {
             let answer = self.send(Method::GET, path, None::<&()>).await;
-            if answer.0 != StatusCode::SERVICE_UNAVAILABLE {
-                return Self::expect(answer);
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("{path} is answered 503 for ten seconds");
+            (answer.0 != StatusCode::SERVICE_UNAVAILABLE).then_some(answer)
+        });
+        Self::expect(answer.await)
     }
 
     /// Explains an app of the composite app `shop`, which these members refused.

@@ -116,7 +116,7 @@ impl Process {
             reuse_port: false,
             max_route_connections: 16_384,
             max_route_connections_per_address: None,
-            drain_seconds: 20,
+            drain_seconds: 600,
         };
         change(&mut config);
         let running = drover_traffic::start(config, Common::new("postgres://nowhere/", "token", peers)).await.expect("it starts");
