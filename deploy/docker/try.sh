@@ -42,7 +42,7 @@ container() { podman ps --all --quiet --filter "label=com.docker.compose.service
 state() { podman inspect --format "$2" "$(container "$1")"; }
 services="gateway cluster-manager orchestrator placement migration resource-synchronizer traffic"
 all_healthy() { [ "$(podman ps --quiet --filter health=healthy --filter label=com.docker.compose.service | wc -l)" = "$(wc -w <<<"postgres $services")" ]; }
-up() { docker-compose up -d 2>&1 | cat >"$work/up.log" || { cat "$work/up.log" >&2; die "docker-compose up failed"; }; until_true 300 "all services are healthy" all_healthy; }
+up() { docker-compose up -d 2>&1 | cat >"$work/up.log" || { cat "$work/up.log" >&2; die "docker-compose up failed"; }; until_true 120 "all services are healthy" all_healthy; }
 # homes: the cluster of each app that Drover calls Ready, as "app=cluster", sorted
 homes() { drover get apps -o json | python3 -c 'import json, sys
 print(*sorted(a["app"] + "=" + b["member"] for a in json.load(sys.stdin) for b in a["bindings"] if b["phase"] == "Ready"))'; }
@@ -106,7 +106,7 @@ drover cluster add private-b --provider onprem --kubeconfig "$work/kube/private-
 drover cluster add public-c --provider aws --kubeconfig "$work/kube/public-c/kubeconfig"
 drover provider set onprem --priority 1
 drover provider set aws --priority 5
-until_true 300 "three clusters are ready" ready_clusters 3
+until_true 120 "three clusters are ready" ready_clusters 3
 ok "three control planes are registered by address: $(grep -ho 'https://[0-9.:]*' "$work"/kube/*/kubeconfig | tr '\n' ' ')"
 
 manifest cart >"$work/cart.yaml"
@@ -115,7 +115,7 @@ drover deploy cart -f "$work/cart.yaml" --movable --wait
 first=$(homes)
 case $first in cart=onprem+private-a) only=private-a other=private-b ;; cart=onprem+private-b) only=private-b other=private-a ;; *) die "cart is not in the preferred cloud: $first" ;; esac
 drover deploy ledger -f "$work/ledger.yaml" --only $only --wait
-until_true 300 "cart made room for ledger" at_home "cart=onprem+$other ledger=onprem+$only"
+until_true 120 "cart made room for ledger" at_home "cart=onprem+$other ledger=onprem+$only"
 serves $only ledger && serves $other cart || die "the clusters do not say so"
 [ -z "$(kubectl $only get deployment cart --ignore-not-found -o name)" ] || die "the old copy of cart is left in $only"
 ok "the newcomer made room: $(homes)"
@@ -123,26 +123,26 @@ ok "the newcomer made room: $(homes)"
 pid=$(state orchestrator '{{.State.Pid}}')
 kill -KILL "$pid"
 restarted() { [ "$(state orchestrator '{{.State.Pid}}')" != "$pid" ] && [ "$(state orchestrator '{{.State.Running}}')" = true ] && all_healthy; }
-until_true 300 "orchestrator is started again" restarted
-until_true 300 "its answers are as before" at_home "cart=onprem+$other ledger=onprem+$only"
+until_true 120 "orchestrator is started again" restarted
+until_true 120 "its answers are as before" at_home "cart=onprem+$other ledger=onprem+$only"
 ok "orchestrator was killed and started again by the restart policy"
 
 docker-compose down >"$work/down.log" 2>&1 || { cat "$work/down.log" >&2; die "docker-compose down failed"; }
 [ -z "$(podman ps -aq)" ] || die "down leaves containers"
 serves $only ledger && serves $other cart || die "apps stopped with Drover"
 up
-until_true 300 "the clusters are known again" ready_clusters 3
-until_true 300 "the apps are known again" at_home "cart=onprem+$other ledger=onprem+$only"
+until_true 120 "the clusters are known again" ready_clusters 3
+until_true 120 "the apps are known again" at_home "cart=onprem+$other ledger=onprem+$only"
 ok "down and up: apps ran on, and everything is there again: $(homes)"
 
 id=$(drover plan drain $other -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
 drover plan apply "$id" --wait
-until_true 300 "cart has left $other" at_home "cart=aws+public-c ledger=onprem+$only"
+until_true 120 "cart has left $other" at_home "cart=aws+public-c ledger=onprem+$only"
 serves public-c cart || die "cart does not serve on public-c"
 drover delete cart
 drover delete ledger
 for cluster in private-a private-b public-c; do
-  until_true 300 "$cluster is empty" empty $cluster
+  until_true 120 "$cluster is empty" empty $cluster
 done
 ok "$other was drained, and both apps were deleted; nothing is left in the clusters"
 echo "docker-compose.yml: all of it holds, in $SECONDS s"

@@ -50,7 +50,7 @@ control_plane_up() {
     --listen-client-urls="http://$ip:2379" --advertise-client-urls="http://$ip:2379" \
     --listen-peer-urls="http://$ip:2380" --initial-advertise-peer-urls="http://$ip:2380" --initial-cluster="n0=http://$ip:2380" \
     --unsafe-no-fsync --snapshot-count=10000 --quota-backend-bytes=2147483648 --log-level=warn
-  wait_for 300 "$name: etcd" curl -fsS "http://$ip:2379/health" || failed "$d" etcd
+  wait_for 120 "$name: etcd" curl -fsS "http://$ip:2379/health" || failed "$d" etcd
 
   # A loopback address cannot be published in the `kubernetes` Endpoints, so they are not reconciled there.
   case $ip in 127.*) reconciler=--endpoint-reconciler-type=none ;; esac
@@ -69,7 +69,7 @@ control_plane_up() {
   # Asked by curl, which takes a fifth of the CPU time of kubectl: this is asked ten times a second.
   sed -n 's/^\([^,]*\),admin,.*/Authorization: Bearer \1/p' "$pki/tokens.csv" >"$pki/admin.header"
   ask=(curl -fsS --noproxy '*' --cacert "$set/.pki/ca.crt" --header "@$pki/admin.header")
-  wait_for 300 "$name: kube-apiserver" "${ask[@]}" "https://$ip:6443/readyz" || failed "$d" kube-apiserver
+  wait_for 180 "$name: kube-apiserver" "${ask[@]}" "https://$ip:6443/readyz" || failed "$d" kube-apiserver
 
   GOMEMLIMIT=300MiB start "$d" kube-controller-manager kube-controller-manager $(AUTH "$pki/kube-controller-manager.kubeconfig") \
     --authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics --bind-address="$ip" --secure-port=10257 --leader-elect=false \
@@ -83,7 +83,7 @@ control_plane_up() {
   [ "$kind" = real ] || kwok_up "$d" "$ip" "$pods" "$k"
   [ "$metrics" = 0 ] || metrics_up "$set" "$d" "$ip" "$k"
   # Before its namespace has this account, a cluster refuses every pod.
-  wait_for 300 "$name: service account" "${ask[@]}" "https://$ip:6443/api/v1/namespaces/default/serviceaccounts/default" ||
+  wait_for 120 "$name: service account" "${ask[@]}" "https://$ip:6443/api/v1/namespaces/default/serviceaccounts/default" ||
     failed "$d" kube-controller-manager
 }
 

@@ -60,7 +60,7 @@ one_up() {
     kwok) fake_nodes "$nodes" "$name" "${cpu:-4}" "${memory:-8Gi}" | $k apply -f - >/dev/null ;;
     real) for n in $(seq "$nodes"); do NODE_CPU=$cpu NODE_MEMORY=$memory "$HERE/node/node.sh" up "$d" "$n" || exit 1; done ;;
   esac
-  $k wait --for=condition=Ready node --all --timeout=300s >/dev/null || die "$name: nodes did not get ready, see $d/log"
+  $k wait --for=condition=Ready node --all --timeout=180s >/dev/null || die "$name: nodes did not get ready, see $d/log"
   say "$name: $nodes nodes ready"
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::apps::App;
 
-/// It only guards against hanging.
-const TIMEOUT: Duration = Duration::from_secs(600);
+/// How long Drover may answer that it is overloaded.
+const OVERLOADED: Duration = Duration::from_secs(120);
 
 /// An application as a deployment intent group of its own: its apps, and where and how they may run.
 #[derive(Clone, Debug)]
@@ -212,11 +212,11 @@ impl Group {
     pub async fn deploy_with_route(&self, client: &Client, mut route: Value) -> anyhow::Result<Operation> {
         let app = &self.apps[0].name;
         let project = json!({"metadata": {"name": self.project}, "spec": {"allowDependants": true}});
-        client.upsert("/v2/projects", &self.project, &project).await?;
-        self.approve(client).await?;
+        patiently(async || client.upsert("/v2/projects", &self.project, &project).await).await?;
+        patiently(async || self.approve(client).await).await?;
         (route["app"], route["service"], route["servicePort"]) = (json!(app), json!(app), json!(80));
         let route = json!({"metadata": {"name": self.name}, "spec": route});
-        client.upsert(&format!("{}/routes", self.path()), &self.name, &route).await?;
+        patiently(async || client.upsert(&format!("{}/routes", self.path()), &self.name, &route).await).await?;
         self.instantiate(client).await
     }
 
@@ -228,7 +228,7 @@ impl Group {
 
 /// Repeats a request while Drover answers that it is overloaded.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let limit = tokio::time::Instant::now() + TIMEOUT;
+    let limit = tokio::time::Instant::now() + OVERLOADED;
     loop {
         match ask().await {
             Err(error) if is_overload(&error) && tokio::time::Instant::now() < limit => {
@@ -252,7 +252,7 @@ pub async fn operation_id(client: &Client, method: Method, path: &str) -> anyhow
 
 /// Waits until the operation has ended.
 pub async fn ended(client: &Client, id: &str) -> anyhow::Result<Operation> {
-    let limit = tokio::time::Instant::now() + TIMEOUT;
+    let limit = tokio::time::Instant::now() + OVERLOADED;
     loop {
         let operation: Operation = patiently(async || client.get(&format!("/v2/operations/{id}?wait=10s")).await).await?;
         if operation.finished_at.is_some() {

@@ -61,7 +61,7 @@ impl Terminal {
     /// Waits until this is shown.
     ///
     /// # Panics
-    /// It is not shown within a minute; the message has the screen.
+    /// It is not shown in time; the message has the screen.
     pub async fn shows(&self, text: &str) {
         // Twice the time, so that the message below comes before that of `eventually`.
         let shown = async { eventually(TIMEOUT * 2, async || self.screen().contains(text).then_some(())).await };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// It only guards against hanging. The images that the stack is built on are made once, from packages.
-const TIMEOUT: Duration = Duration::from_secs(1500);
+const TIMEOUT: Duration = Duration::from_secs(2400);
 
 /// Whether this machine can run containers: the engine's networks need root, and its packages are installed for root only.
 fn can_run_containers() -> bool {

@@ -173,12 +173,12 @@ up() {
   configure
   local enter="nsenter -t $(pid_of "$D" holder) -m -n -u --"
   start "$D" containerd $enter containerd -c "$D/etc/containerd.toml"
-  wait_for 120 "$NAME: containerd" inside ctr version
+  wait_for 60 "$NAME: containerd" inside ctr version
   for image in "$DROVER_KUBE_IMAGES"/*.tar ${EXTRA_IMAGES:-}; do inside ctr -n k8s.io images import "$image" >>"$D/log/images.log" 2>&1; done
   start "$D" kubelet $enter "$DROVER_KUBE_BIN/kubelet" --config="$D/etc/kubelet.yaml" --kubeconfig="$D/kubelet.kubeconfig" \
     --hostname-override="$NAME" --node-ip="$IP" --node-labels=type=real --root-dir=/var/lib/kubelet --cert-dir="$D/pki" ${KUBELET_EXTRA:-}
   [ "$PROXY" = none ] || start "$D" kube-proxy $enter "$DROVER_KUBE_BIN/kube-proxy" --config="$D/etc/kube-proxy.yaml"
-  wait_for 300 "$NAME: registration" kubectl --kubeconfig="$C/kubeconfig" get node "$NAME" || { tail -n 15 "$D/log/kubelet.log" >&2; exit 1; }
+  wait_for 180 "$NAME: registration" kubectl --kubeconfig="$C/kubeconfig" get node "$NAME" || { tail -n 15 "$D/log/kubelet.log" >&2; exit 1; }
 }
 
 down() {

@@ -120,7 +120,7 @@ impl Agent {
     /// Waits for a status for which the condition holds.
     ///
     /// # Errors
-    /// When there is none within a minute.
+    /// When there is none in time.
     pub async fn status_when(&self, what: &str, fits: impl Fn(&Status) -> bool) -> Result<Status> {
         let began = Instant::now();
         loop {

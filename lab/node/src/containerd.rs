@@ -120,7 +120,7 @@ impl Containerd {
     /// Starts containerd, with a node of `memory` bytes and the workload's image.
     ///
     /// # Errors
-    /// When the machine lacks something ([`super::lacking`]), or containerd does not answer within a minute.
+    /// When the machine lacks something ([`super::lacking`]), or containerd does not answer in time.
     pub async fn start(memory: u64, version: Version) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("mg").tempdir()?;
         let node = format!("/drover-mg-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -155,7 +155,7 @@ impl Containerd {
     /// Starts the daemon again.
     ///
     /// # Errors
-    /// When it does not answer within a minute.
+    /// When it does not answer in time.
     pub async fn again(&mut self) -> Result<()> {
         self.child = self.version.daemon(self.dir.path())?;
         self.answers().await

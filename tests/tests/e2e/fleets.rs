@@ -27,7 +27,7 @@ const AWAY: [&str; 2] = ["private-b", "public-c"];
 const AT_ONCE: usize = 6;
 /// Pods without nodes are noticed soon, but not while a slow scheduler has yet to see that a node has room. What stays without them in the
 /// only place for it is given up after some minutes.
-const FLAGS: [(&str, &str); 2] = [("orchestrator", "--ready-seconds=180"), ("orchestrator", "--unschedulable-seconds=60")];
+const FLAGS: [(&str, &str); 2] = [("orchestrator", "--ready-seconds=180"), ("orchestrator", "--unschedulable-seconds=20")];
 
 /// A node that is full of apps, nodes elsewhere, and newcomers for the full one. Sizes are in millicores.
 struct Fleet {

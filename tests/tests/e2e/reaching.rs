@@ -15,7 +15,7 @@ const ON: [&str; 2] = ["onprem/private-a", "aws/public-c"];
 
 /// Deploys the group with a route at this port.
 async fn deploy(system: &System, group: &Group, port: u16) -> Operation {
-    let route = json!({"host": HOST, "port": port, "shift": {"drainSeconds": 300}});
+    let route = json!({"host": HOST, "port": port, "shift": {"drainSeconds": 3600}});
     group.deploy_with_route(&system.client, route).await.unwrap()
 }
 

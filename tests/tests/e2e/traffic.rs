@@ -90,7 +90,7 @@ fn none_failed(outcome: &Outcome) {
 
 /// `moves` moves under load. No request fails, and no POST reaches the pods twice.
 async fn requests_go_on(rate: f64, moves: usize) {
-    let shop = Shop::start(App::new("web", 300).replicas(2), json!({"drainSeconds": 300})).await;
+    let shop = Shop::start(App::new("web", 300).replicas(2), json!({"drainSeconds": 3600})).await;
     let load = shop.load(rate, true);
     for _ in 0..moves {
         let before = shop.system.home("web").await;
@@ -116,7 +116,7 @@ async fn no_request_fails_through_ten_moves_with_200_requests_per_second() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn weight_goes_to_the_new_copy_step_by_step() {
-    let shift = |pause: u32| json!({"steps": [20], "pauseSeconds": pause, "drainSeconds": 300});
+    let shift = |pause: u32| json!({"steps": [20], "pauseSeconds": pause, "drainSeconds": 3600});
     let mut pause = 3;
     let shop = Shop::start(App::new("web", 300), shift(pause)).await;
     let load = shop.load(50.0, false);
@@ -242,7 +242,7 @@ async fn move_whose_new_copy_crashes_again_and_again_is_undone_without_a_failed_
             }
         });
     };
-    // A pod that is deleted answers what it has begun, however slow the machine is.
+    // A pod that is deleted goes on for longer than the slowest answer takes: a POST that is cut off cannot be repeated.
     interrupted(App::new("web", 300).annotated("kit/stop-delay", "5s"), crash, async |_: &Shop| ()).await;
 }
 

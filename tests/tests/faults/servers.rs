@@ -75,7 +75,7 @@ async fn suffers(system: &System, trouble: &Trouble) {
         shown(system, name, wanted).await;
     }
     // One operation of each kind during the fault.
-    group("old", 2).upload(client).await.unwrap();
+    patiently(async || group("old", 2).upload(client).await).await.unwrap();
     let ids = [old.insist(client, "update").await, going.insist(client, "terminate").await, new.insist(client, "instantiate").await];
     let ids = ids.map(Result::unwrap);
     if trouble.shown.is_some() {

@@ -30,7 +30,7 @@ pub async fn on_kubelets(folder: &Path) {
     let pair = Group::new("db", Directories::app()).on(&ON).movable(5).among(&ON);
     succeeded(&pair.deploy(&client).await.unwrap());
     let web = Group::new("web", stand_in::answering("web")).on(&ON).movable(5).among(&ON);
-    let route = json!({"host": stand_in::HOST, "port": port, "shift": {"drainSeconds": 10}});
+    let route = json!({"host": stand_in::HOST, "port": port, "shift": {"drainSeconds": 3600}});
     succeeded(&web.deploy_with_route(&client, route).await.unwrap());
     volumes.are_served(stage.home()).await;
 

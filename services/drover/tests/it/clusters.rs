@@ -16,7 +16,7 @@ fn up(folder: &Path) -> (Process, String) {
     database::prepare(folder);
     std::fs::write(folder.join("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
     let mut up = Command::new(DROVER);
-    up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME");
+    up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME").env("DROVER_READY_SECONDS", "3600");
     up.arg("up").arg("--local-clusters").arg("--data").arg(folder.join("data")).arg("--config").arg(folder.join("drover.toml"));
     let mut up = Process(up.stderr(Stdio::piped()).env_remove("DATABASE_URL").spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
