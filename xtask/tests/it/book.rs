@@ -70,7 +70,10 @@ fn links_of_the_site_lead_to_files_and_headings() {
     let site_folder = folder.path().join("site");
     let built = Command::new(root().join("deploy/book.sh")).arg(&site_folder).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    assert!(built.stderr.is_empty(), "mdBook warns: {}", String::from_utf8_lossy(&built.stderr));
+    let said = String::from_utf8_lossy(&built.stderr);
+    // On a new machine it says first that mdBook itself is built.
+    let warnings: Vec<&str> = said.lines().filter(|line| !line.starts_with("building mdBook ")).collect();
+    assert!(warnings.is_empty(), "mdBook warns: {said}");
     let mut texts = BTreeMap::new();
     site(&site_folder, &mut texts);
     let (mut broken, mut count) = (BTreeSet::new(), 0);
