@@ -207,7 +207,7 @@ async fn instantiate_and_terminate_leave_no_claims_or_copies() {
 
 #[tokio::test]
 async fn instantiate_undoes_refused_and_unready_copies() {
-    let (fakes, stack) = waiting(WaitSeconds { ready: 2, unschedulable: 1, ..WaitSeconds::PATIENT }).await;
+    let (fakes, stack) = waiting(WaitSeconds { ready: 10, unschedulable: 1, ..WaitSeconds::PATIENT }).await;
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     for (behaviour, code) in
         [(Behaviour::Refused, "preflight_failed"), (Behaviour::Stuck, "not_ready"), (Behaviour::Unschedulable, "not_ready")]
