@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use drover_testkit::eventually;
 use serde_json::{Value, json};
 
@@ -29,6 +29,20 @@ impl Drop for Browser {
     }
 }
 
+/// Starts chromedriver and returns its port. It takes a free port of IPv4 and then the same of IPv6, and ends if another program was faster.
+fn chromedriver() -> Result<(Child, u16)> {
+    let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut driver = driver.context("chromedriver cannot be started; deploy/setup.sh installs it")?;
+    let mut lines = BufReader::new(driver.stdout.take().context("its output is read")?).lines();
+    let port = lines.find_map(|line| line.ok()?.split("started successfully on port ").nth(1)?.trim_end_matches('.').parse().ok());
+    let Some(port) = port else {
+        driver.wait()?;
+        bail!("chromedriver ended before it said its port");
+    };
+    std::thread::spawn(move || lines.for_each(drop));
+    Ok((driver, port))
+}
+
 impl Browser {
     fn end_session(&self) -> Result<()> {
         let address = self.session.trim_start_matches("http://");
@@ -47,14 +61,11 @@ impl Browser {
     /// chromedriver or Chromium is missing or does not start.
     pub async fn start(width: u32) -> Result<Self> {
         let profile = tempfile::tempdir()?;
-        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let driver = driver.as_mut().ok().and_then(|child| child.stdout.take()).zip(driver.ok());
-        let (stdout, driver) = driver.context("chromedriver cannot be started; deploy/setup.sh installs it")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let port =
-            lines.find_map(|line| line.ok()?.split("started successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok());
-        std::thread::spawn(move || lines.for_each(drop));
-        let port = port.context("chromedriver ended before it said its port")?;
+        let mut started = chromedriver();
+        for _ in 0..4 {
+            started = started.or_else(|_| chromedriver());
+        }
+        let (driver, port) = started?;
         let arguments = [
             "--headless=new",
             "--no-sandbox",

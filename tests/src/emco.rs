@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::apps::App;
 
+/// How long an operation may take. It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// How long Drover may answer that it is overloaded.
 const OVERLOADED: Duration = Duration::from_secs(120);
 
@@ -252,7 +254,7 @@ pub async fn operation_id(client: &Client, method: Method, path: &str) -> anyhow
 
 /// Waits until the operation has ended.
 pub async fn ended(client: &Client, id: &str) -> anyhow::Result<Operation> {
-    let limit = tokio::time::Instant::now() + OVERLOADED;
+    let limit = tokio::time::Instant::now() + TIMEOUT;
     loop {
         let operation: Operation = patiently(async || client.get(&format!("/v2/operations/{id}?wait=10s")).await).await?;
         if operation.finished_at.is_some() {
