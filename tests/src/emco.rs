@@ -96,12 +96,14 @@ impl Group {
         Ok(())
     }
 
-    /// Creates all of its documents and approves it.
+    /// Creates all of its documents and approves it, again while Drover is overloaded.
     pub async fn approve(&self, client: &Client) -> anyhow::Result<()> {
-        self.prepare_without_apps(client).await?;
-        self.upload(client).await?;
-        self.intents(client).await?;
-        client.post(&format!("{}/approve", self.path()), None).await.map(drop)
+        patiently(async || {
+            self.prepare_without_apps(client).await?;
+            self.upload(client).await?;
+            self.approve_as_uploaded(client).await
+        })
+        .await
     }
 
     /// Approves it with the apps that are uploaded, which need not be its own.
@@ -189,24 +191,20 @@ impl Group {
 
     /// Requests a lifecycle verb, again while Drover is overloaded, and returns the id of its operation.
     pub async fn insist(&self, client: &Client, verb: &str) -> anyhow::Result<String> {
-        let mut unanswered = false;
-        patiently(async || match self.verb(client, verb).await {
+        patiently_again(async |again| match self.verb(client, verb).await {
             // An earlier request was accepted, and only its answer was lost.
-            Err(error) if unanswered && code(&error) == Some("busy") => {
+            Err(error) if again && code(&error) == Some("busy") => {
                 let holder = error.downcast_ref::<Problem>().and_then(|problem| problem.0.instance.clone()).unwrap_or_default();
                 Ok(holder.rsplit('/').next().unwrap_or_default().to_owned())
             }
-            asked => {
-                unanswered |= asked.as_ref().is_err_and(is_overload);
-                asked
-            }
+            asked => asked,
         })
         .await
     }
 
     /// Approves and instantiates it, and returns the operation when that has ended.
     pub async fn deploy(&self, client: &Client) -> anyhow::Result<Operation> {
-        patiently(async || self.approve(client).await).await?;
+        self.approve(client).await?;
         self.instantiate(client).await
     }
 
@@ -215,7 +213,7 @@ impl Group {
         let app = &self.apps[0].name;
         let project = json!({"metadata": {"name": self.project}, "spec": {"allowDependants": true}});
         patiently(async || client.upsert("/v2/projects", &self.project, &project).await).await?;
-        patiently(async || self.approve(client).await).await?;
+        self.approve(client).await?;
         (route["app"], route["service"], route["servicePort"]) = (json!(app), json!(app), json!(80));
         let route = json!({"metadata": {"name": self.name}, "spec": route});
         patiently(async || client.upsert(&format!("{}/routes", self.path()), &self.name, &route).await).await?;
@@ -230,11 +228,18 @@ impl Group {
 
 /// Repeats a request while Drover answers that it is overloaded.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    patiently_again(async |_| ask().await).await
+}
+
+/// As [`patiently`]; `ask` is told whether there was an earlier request, which may have been carried out although its answer was lost.
+pub async fn patiently_again<T>(mut ask: impl AsyncFnMut(bool) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let limit = tokio::time::Instant::now() + OVERLOADED;
+    let mut again = false;
     loop {
-        match ask().await {
+        match ask(again).await {
             Err(error) if is_overload(&error) && tokio::time::Instant::now() < limit => {
-                tokio::time::sleep(Duration::from_millis(200)).await
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                again = true;
             }
             answer => return answer,
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
+use drover::hub::code;
 use drover_lab::dev::kube as local;
 use drover_lab::dev::sim::Simulated;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
-use crate::emco::patiently;
+use crate::emco::{patiently, patiently_again};
 
 /// What the members of a system are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,12 @@ impl Member {
         let provider = json!({"metadata": {"name": self.provider}, "spec": {"priority": self.priority}});
         patiently(async || drover.ensure("/v2/cluster-providers", &provider).await).await.expect("the provider is accepted");
         let path = format!("/v2/cluster-providers/{}/clusters", self.provider);
-        patiently(async || drover.ensure(&path, cluster).await).await.expect("the cluster is accepted");
+        let sent = patiently_again(async |again| match drover.post(&path, Some(cluster)).await {
+            // An earlier request was carried out, and only its answer was lost.
+            Err(error) if again && code(&error) == Some("already_exists") => Ok(()),
+            sent => sent.map(drop),
+        });
+        sent.await.expect("the cluster is accepted");
     }
     /// Host and port of its API server.
     pub fn api_server(&self) -> String {

@@ -159,7 +159,7 @@ impl Processes {
             .env("DROVER_PEER_TOKEN", TOKEN)
             .env("DROVER_INSECURE_NO_AUTH", "true")
             .env("DROVER_LOCAL_CLUSTERS", "true")
-            // Their default is too short while many tests share two processors.
+            // The default is too short for a plan while many tests share two processors.
             .env("DROVER_PLAN_SECONDS", "5")
             .env("DROVER_SEAL_KEY_FILE", seal_key)
             .env("DROVER_FAILPOINTS_DIR", points)

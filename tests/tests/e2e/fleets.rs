@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Amounts, Ask, Demand, Free, Holds, Node, PodGroup, outlook, pack};
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended, patiently};
+use drover_e2e::emco::{Group, ended};
 use drover_e2e::{Backend, Member, System};
 use drover_testkit::eventually;
 use futures::future::join_all;
@@ -138,7 +138,7 @@ impl Fleet {
             .enumerate()
             .map(|(n, cpu)| Group::new(&named("n", n), app(&named("n", n), *cpu)).on(&["onprem/private-a"]))
             .collect();
-        for approved in join_all(newcomers.iter().map(|newcomer| patiently(async || newcomer.approve(&system.client).await))).await {
+        for approved in join_all(newcomers.iter().map(|newcomer| newcomer.approve(&system.client))).await {
             approved.unwrap();
         }
         let run = async |newcomer: &Group| {

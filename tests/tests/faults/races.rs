@@ -3,7 +3,7 @@
 use drover_api::operations::{Operation, OperationState};
 use drover_e2e::System;
 use drover_e2e::apps::App;
-use drover_e2e::emco::{Group, ended, patiently};
+use drover_e2e::emco::{Group, ended};
 use drover_e2e::members::Shape;
 use futures::{StreamExt, TryStreamExt};
 
@@ -13,7 +13,7 @@ use super::look;
 const AT_ONCE: usize = 4;
 
 async fn approved(system: &System, groups: &[Group]) {
-    let approvals = futures::stream::iter(groups).map(async |group| patiently(async || group.approve(&system.client).await).await);
+    let approvals = futures::stream::iter(groups).map(|group| group.approve(&system.client));
     approvals.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();
 }
 

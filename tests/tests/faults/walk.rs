@@ -97,7 +97,7 @@ impl<'a> Walker<'a> {
     async fn new(system: &'a System) -> Self {
         for at in 0..GROUPS {
             let group = Nature::of(at).group(1, 0);
-            patiently(async || group.approve(&system.client).await).await.unwrap();
+            group.approve(&system.client).await.unwrap();
         }
         let sim = system.sim().unwrap();
         let witnesses = (0..GROUPS).map(|at| sim.record_ready(None, &format!("app={}", Nature::of(at).name)).unwrap()).collect();

@@ -134,7 +134,8 @@ async fn too_many_connections(host: &str) -> Value {
     exchange("GET /v2/projects", 503, problem)
 }
 
-/// One of several requests that a token sends at the same time: a busy machine answers fewer than the usual limit one after the other.
+/// The refusal of one of several requests that a token sends at the same time. One after the other, a busy machine might answer no more
+/// than the limit allows.
 async fn too_many_requests(all: &Processes) -> Value {
     let url = |path: &str| all.url("gateway").join(path).expect("a path");
     let http = Client::new();
